@@ -1,0 +1,9 @@
+//! calve: a commit coordinator for Apache Iceberg tables.
+//!
+//! It decides when a validated change may become visible, makes it visible with one conditional commit, and finds out
+//! from the table itself what happened when the answer to that commit is lost.
+
+pub mod clock;
+pub mod digest;
+pub mod ids;
+pub mod observed;
