@@ -1,9 +1,15 @@
 //! calve: a commit coordinator for Apache Iceberg tables.
 //!
 //! It decides when a validated change may become visible, makes it visible with one conditional commit, and finds out
-//! from the table itself what happened when the answer to that commit is lost.
+//! from the table itself what happened when the answer to that commit is lost. [`protocol`] is the specification.
 
 pub mod clock;
 pub mod digest;
 pub mod ids;
 pub mod observed;
+pub mod publish;
+
+pub mod journal;
+
+#[doc = include_str!("protocol.md")]
+pub mod protocol {}

@@ -1,0 +1,27 @@
+//! The protocol's decisions, each a pure function over plain data.
+//!
+//! - [`attempt`]: one commit, and what is known of its reply;
+//! - [`intent`]: what was tried, as the journal remembers it;
+//! - [`commits`]: the six commits, requirements and updates;
+//! - [`mod@reconcile`]: what happened, from the table, as a [`state`];
+//! - [`decide`]: the gate before PUBLISH;
+//! - [`outcome`]: what a person or a scheduler is told.
+//!
+//! Nothing here waits, reads or writes.
+
+pub mod attempt;
+pub mod commits;
+pub mod decide;
+pub mod intent;
+pub mod outcome;
+pub mod own;
+pub mod reconcile;
+pub mod state;
+#[cfg(test)]
+mod testkit;
+#[cfg(test)]
+mod tests;
+
+pub use intent::Intent;
+pub use outcome::PublishOutcome;
+pub use reconcile::{Finding, State, reconcile};
