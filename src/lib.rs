@@ -8,6 +8,7 @@ pub mod digest;
 pub mod ids;
 pub mod observed;
 pub mod publish;
+pub mod scope;
 
 pub mod journal;
 
