@@ -4,7 +4,10 @@
 //! from the table itself what happened when the answer to that commit is lost. [`protocol`] is the specification.
 
 pub mod clock;
+pub mod contract;
 pub mod digest;
+pub mod evidence;
+pub mod identity;
 pub mod ids;
 pub mod observed;
 pub mod publish;
