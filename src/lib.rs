@@ -13,6 +13,7 @@ pub mod observed;
 pub mod publish;
 pub mod scope;
 
+pub mod catalog;
 pub mod journal;
 
 #[doc = include_str!("protocol.md")]
