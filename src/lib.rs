@@ -16,5 +16,7 @@ pub mod scope;
 pub mod catalog;
 pub mod journal;
 
+pub mod data;
+
 #[doc = include_str!("protocol.md")]
 pub mod protocol {}
