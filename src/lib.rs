@@ -18,5 +18,12 @@ pub mod journal;
 
 pub mod data;
 
+pub mod coordinator;
+pub mod report;
+
+#[cfg(feature = "testing")]
+#[allow(clippy::expect_used, clippy::panic, reason = "a stand-in that fails ends its test")]
+pub mod testing;
+
 #[doc = include_str!("protocol.md")]
 pub mod protocol {}

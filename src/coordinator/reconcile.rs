@@ -1,0 +1,145 @@
+//! `reconcile`: what happened, from the table; and SETTLE, where an engine made the change visible by itself.
+
+use std::collections::BTreeSet;
+
+use super::effect::{Effect, Sent};
+use super::publish::told;
+use super::session::{Opened, Session};
+use super::{Coordinator, Error, next};
+use crate::ids::{PublicationId, SnapshotId, TableName};
+use crate::journal::record::Verb;
+use crate::observed::Role;
+use crate::publish::commits;
+use crate::publish::own::marker_below;
+use crate::publish::reconcile::{Finding, Sent as Requests, State, base_of};
+use crate::report::{ReconcileAllReport, ReconcileReport};
+
+impl Coordinator {
+    /// What happened to one publication.
+    ///
+    /// # Errors
+    /// Only where table or journal cannot be read. A lost table is a finding.
+    pub async fn reconcile(&self, table: &TableName, id: &PublicationId) -> Result<ReconcileReport, Error> {
+        match Session::open_any(self, table, id).await? {
+            Opened::Here(mut session) => self.reconcile_session(&mut session).await,
+            Opened::Lost(finding) => Ok(report(table, *finding, false, true, Vec::new())),
+        }
+    }
+
+    /// What happened to every publication of a table.
+    ///
+    /// # Errors
+    /// Only where table or journal cannot be read.
+    pub async fn reconcile_all(&self, table: &TableName) -> Result<ReconcileAllReport, Error> {
+        let loaded = self.catalog.load(table).await?;
+        let mut publications = Vec::new();
+        for id in self.publications_of(&loaded).await? {
+            let mut session = Session::over_exact(self, self.catalog.load(table).await?, &id).await?;
+            publications.push(self.reconcile_session(&mut session).await?);
+        }
+        Ok(ReconcileAllReport { publications })
+    }
+
+    async fn reconcile_session(&self, session: &mut Session) -> Result<ReconcileReport, Error> {
+        let mut warnings = Vec::new();
+        let mut finding = session.finding(self).await?;
+        let mut settled = false;
+        if matches!(finding.state, State::Bypassed { .. }) {
+            (finding, settled) = self.settle(session, finding, &mut warnings).await;
+        }
+        let journal = session.intent.has_journal();
+        if journal && !session.intent.newer {
+            self.note_decision(session, None, &finding, &mut warnings).await;
+        }
+        Ok(report(session.name(), finding, settled, journal, warnings))
+    }
+
+    /// Leaves a receipt for a change that an engine made visible. Returns the finding of the bypass itself, since that
+    /// is what has to be told, and whether the receipt stands.
+    pub(super) async fn settle(
+        &self,
+        session: &mut Session,
+        finding: Finding,
+        warnings: &mut Vec<String>,
+    ) -> (Finding, bool) {
+        let State::Bypassed { snapshot, head, .. } = finding.state else { return (finding, false) };
+        if let Err(error) = session.require_own_journal(self.journal.as_ref()) {
+            warnings.push(format!("no receipt was left: {error}"));
+            return (finding, false);
+        }
+        let marker = marker_below(&session.intent, &session.observed, head);
+        let base = marker.and_then(|marker| base_of(&session.observed, marker));
+        // The receipt names the newest own snapshot in main's ancestry; what main reached once and left is none.
+        let main = session.observed.main();
+        let in_main = |id: &SnapshotId| main.is_some_and(|main| session.observed.ancestry(main).any(|a| a == *id));
+        let visible = snapshot.filter(in_main).unwrap_or(head);
+        let commit = commits::settle(&self.target(session), head, visible, base, marker);
+        // Whatever becomes of the receipt, the bypass is what has to be told.
+        let problem = match self.send(session, Effect::new(Verb::Settle, commit)).await {
+            Err(error) => error.to_string(),
+            Ok(Sent::Behind) => "another process works on this publication".to_owned(),
+            Ok(Sent::Done { warnings: more, unread, reply, .. }) => {
+                warnings.extend(more);
+                let after = match unread {
+                    None => session.finding(self).await,
+                    Some(error) => Err(error),
+                };
+                match after {
+                    Ok(after) if matches!(after.state, State::Published { .. }) => return (finding, true),
+                    Ok(_) => told(&reply),
+                    Err(error) => format!("{}; the table cannot be read: {error}", told(&reply)),
+                }
+            }
+        };
+        warnings.push(format!("no receipt was seen ({problem}): run the same command again"));
+        (finding, false)
+    }
+
+    /// Every publication that a table's refs and snapshots or the journal know, sorted.
+    pub(super) async fn publications_of(
+        &self,
+        table: &crate::catalog::LoadedTable,
+    ) -> Result<BTreeSet<PublicationId>, Error> {
+        let observed = table.observe();
+        let in_refs = observed.refs.keys().filter_map(PublicationId::of_ref);
+        let in_summaries = observed.snapshots.values().filter_map(|snapshot| match snapshot.role() {
+            Role::Marker(id, _) | Role::Seal(id, _) | Role::Staged(id, _) => Some(id),
+            Role::Other => None,
+        });
+        let mut ids: BTreeSet<_> = in_refs.chain(in_summaries).collect();
+        ids.extend(self.journal.publications(self.catalog.identity(), observed.uuid).await?);
+        Ok(ids)
+    }
+}
+
+/// What may be done next in a state, as command lines.
+pub(super) fn next_commands(table: &TableName, finding: &Finding) -> Vec<String> {
+    let id = &finding.publication;
+    match &finding.state {
+        State::Published { .. } | State::Closed => Vec::new(),
+        State::Bypassed { .. } => next(table, id, &["reconcile"]),
+        State::Sealed { sent, .. } => match sent {
+            Requests::None | Requests::NoJournal | Requests::Rejected | Requests::Conflicted => {
+                next(table, id, &["publish", "abandon --reason …"])
+            }
+            Requests::InFlight => next(table, id, &["publish", "abandon --reason …"]),
+        },
+        State::Moved { .. } => next(table, id, &["abandon --reason …"]),
+        State::Open { .. } => next(table, id, &["validate", "abandon --reason …"]),
+        State::SubjectMoved { .. } => next(table, id, &["validate", "abandon --reason …"]),
+        State::Foreign { .. } | State::Gone => next(table, id, &["abandon --reason …"]),
+        State::Lost { renamed, .. } => renamed.iter().flat_map(|renamed| next(renamed, id, &["reconcile"])).collect(),
+        State::Regressed { .. }
+        | State::VisibleAfterFence { .. }
+        | State::ReceiptRemoved { .. }
+        | State::Ambiguous { .. }
+        | State::Consumed
+        | State::Unknown => Vec::new(),
+    }
+}
+
+fn report(table: &TableName, finding: Finding, settled: bool, journal: bool, warnings: Vec<String>) -> ReconcileReport {
+    let next = next_commands(table, &finding);
+    let row = finding.state.row();
+    ReconcileReport { table: table.clone(), finding, row, settled, journal, next, warnings }
+}

@@ -1,0 +1,18 @@
+//! Every verb over whole beds: what each commit leaves in the table, and what each state allows.
+//!
+//! - [`effects`]: each commit's exact effect, read from the metadata, on every format version;
+//! - [`states`]: which verb is refused in which state, with which exit code;
+//! - [`trouble`]: journals that cannot be written, tables that cannot be read, answers that do not come;
+//! - [`company`]: leases, and other processes in between;
+//! - [`evidence`]: what the gate refuses;
+//! - [`facts`]: what status, log and review say.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod company;
+mod effects;
+mod evidence;
+mod facts;
+mod states;
+mod support;
+mod trouble;
