@@ -21,6 +21,8 @@ pub mod data;
 pub mod coordinator;
 pub mod report;
 
+pub mod cli;
+
 #[cfg(feature = "testing")]
 #[allow(clippy::expect_used, clippy::panic, reason = "a stand-in that fails ends its test")]
 pub mod testing;

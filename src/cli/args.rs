@@ -1,0 +1,356 @@
+//! The command line as types.
+
+use std::path::PathBuf;
+
+use chrono::Duration;
+use clap::{ArgAction, Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::ids::{PublicationId, TableName};
+use crate::journal::record::Source;
+
+/// Lets a validated change of an Iceberg table become visible with one conditional commit, and finds out from the
+/// table itself what happened when the answer to that commit is lost.
+#[derive(Debug, Parser)]
+#[command(name = "calve", version, max_term_width = 110, subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "Try it: calve demo\n\n\
+Exit codes: 0 done, 1 calve failed, 2 wrong use, 10 evidence failed or missing, 11 conflict, 13 rejected,\n\
+14 not published and nothing is wrong, 20 unresolved (may be visible: run `calve reconcile`), 21 a person must look.")]
+pub struct CommandLine {
+    /// Options of every verb.
+    #[command(flatten)]
+    pub global: Global,
+    /// The verb.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every verb.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Global {
+    /// The folder of the warehouse: an embedded catalog with its tables and journal
+    #[arg(long, global = true, value_name = "DIR", env = "CALVE_WAREHOUSE", hide_env_values = true)]
+    pub warehouse: Option<PathBuf>,
+    /// The folder of the journal, instead of DIR/journal
+    #[arg(long, global = true, value_name = "PATH", env = "CALVE_JOURNAL", hide_env_values = true)]
+    pub journal: Option<PathBuf>,
+    /// Who owns what is begun, instead of user@host
+    #[arg(long, global = true, value_name = "NAME", env = "CALVE_OWNER", hide_env_values = true)]
+    pub owner: Option<String>,
+    /// How much memory checks may take, e.g. 512MB or 2GiB [default: 1GiB]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = super::values::size)]
+    pub memory: Option<u64>,
+    /// Print one JSON object on a line instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Say more on standard error; -vv and -vvv say more still
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// No progress, and no word on standard error but errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+}
+
+/// A verb.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// The whole story on real data, in seconds: a bad change, a good one, a lost answer, a conflict
+    #[command(after_help = "Examples:\n  calve demo\n  calve demo --dir ./demo")]
+    Demo(Demo),
+    /// Make a table with the columns of a Parquet, CSV or Arrow file; its rows are not read in
+    #[command(
+        after_help = "Examples:\n  calve create shop.orders --like orders.parquet --partition-by 'day(ordered_at)'\n  \
+                            calve create shop.items --like items.csv --format-version 3 \
+                            --property write.parquet.compression-codec=zstd"
+    )]
+    Create(Create),
+    /// Write or check a contract: what a change must pass before it may be published
+    #[command(subcommand)]
+    Contract(Contract),
+    /// Open a publication: a branch audit/ID at main, and the rows it may change
+    #[command(after_help = "Examples:\n  calve begin shop.orders first\n  \
+                            calve begin shop.orders late-09 --scope \"ordered_at >= '2013-08-09' AND ordered_at < '2013-08-10'\"\n  \
+                            calve begin shop.orders eu-07 --scope \"region = 'eu'\" --source ledger=4711 --code \"$(git rev-parse HEAD)\"")]
+    Begin(Begin),
+    /// Write files to the publication's branch; readers of main see nothing of it
+    #[command(after_help = "Examples:\n  calve stage shop.orders first orders.parquet --append\n  \
+                            calve stage shop.orders late-09 day-09.csv --replace")]
+    Stage(Stage),
+    /// Run the contract's checks over the branch, and seal what passed
+    #[command(
+        after_help = "Examples:\n  calve validate shop.orders first\n  calve validate shop.orders first --dry-run"
+    )]
+    Validate(Validate),
+    /// Make the sealed change visible with one conditional commit
+    #[command(after_help = "Example:\n  calve publish shop.orders first\n\n\
+                            When the answer is lost, the table is read to find out. Run it again at any time: \
+                            a change becomes visible at most once.")]
+    Publish(Publish),
+    /// What happened to a publication, or to all of a table, with the proof
+    #[command(after_help = "Examples:\n  calve reconcile shop.orders first\n  calve reconcile shop.orders")]
+    Reconcile(Reconcile),
+    /// Close a publication for good: it never becomes visible afterwards
+    #[command(after_help = "Example:\n  calve abandon shop.orders late-09 --reason 'the supplier took the file back'")]
+    Abandon(Abandon),
+    /// Where everything stands: tables, their publications, and what may be done next
+    #[command(
+        after_help = "Examples:\n  calve status\n  calve status shop.orders\n  calve status shop.orders first --json"
+    )]
+    Status(Status),
+    /// What was published to a table, newest first, with its evidence
+    #[command(after_help = "Example:\n  calve log shop.orders")]
+    Log(Log),
+    /// Nine questions about a publication, answered for the person who has to decide
+    #[command(after_help = "Example:\n  calve review shop.orders first")]
+    Review(Review),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  calve completion bash > ~/.local/share/bash-completion/completions/calve")]
+    Completion(Completion),
+}
+
+/// `demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Where to make the demo's warehouse; absent or empty [default: a new folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+/// `create`.
+#[derive(Debug, Args)]
+pub struct Create {
+    /// The table, e.g. shop.orders
+    pub table: TableName,
+    /// The file whose columns the table gets
+    #[arg(long, value_name = "FILE")]
+    pub like: PathBuf,
+    /// Partition fields, e.g. 'day(ordered_at)' or 'bucket(16, id), region'
+    #[arg(long, value_name = "EXPR")]
+    pub partition_by: Option<String>,
+    /// Version of the Iceberg table format
+    #[arg(long, value_name = "1|2|3", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=3))]
+    pub format_version: u8,
+    /// A table property; may be given several times
+    #[arg(long = "property", value_name = "KEY=VALUE", value_parser = super::values::property)]
+    pub properties: Vec<(String, String)>,
+}
+
+/// `contract`.
+#[derive(Debug, Subcommand)]
+pub enum Contract {
+    /// Write a first contract for a table, into contracts/ of the working directory
+    #[command(after_help = "Example:\n  calve contract init shop.orders --key order_id")]
+    Init(ContractInit),
+    /// Read a table's contract and say what it checks
+    #[command(after_help = "Examples:\n  calve contract check shop.orders\n  \
+                            calve contract check shop.orders --contract other.toml")]
+    Check(ContractCheck),
+}
+
+/// `contract init`.
+#[derive(Debug, Args)]
+pub struct ContractInit {
+    /// The table
+    pub table: TableName,
+    /// Columns that together identify a row
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    pub key: Vec<String>,
+    /// Replace the file if there is one
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `contract check`.
+#[derive(Debug, Args)]
+pub struct ContractCheck {
+    /// The table
+    pub table: TableName,
+    /// Where its contract is.
+    #[command(flatten)]
+    pub contract: ContractFile,
+}
+
+/// Which contract to use.
+#[derive(Debug, Args)]
+pub struct ContractFile {
+    /// The contract [default: contracts/TABLE.toml here, else in the warehouse]
+    #[arg(long = "contract", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// `begin`.
+#[derive(Debug, Args)]
+pub struct Begin {
+    /// The table
+    pub table: TableName,
+    /// A name for this change, new in this table
+    pub id: PublicationId,
+    /// The rows that it may change, e.g. "day = '2013-08-09'" [default: the whole table]
+    #[arg(long, value_name = "EXPR")]
+    pub scope: Option<String>,
+    /// The rows of this table that the job reads; `scope`: those of the scope [default: all]
+    #[arg(long, value_name = "EXPR|scope")]
+    pub reads: Option<String>,
+    /// A source that the job reads, at the version it reads; may be given several times
+    #[arg(long = "source", value_name = "NAME=REVISION", value_parser = super::values::source)]
+    pub sources: Vec<Source>,
+    /// The revision of the job's code
+    #[arg(long, value_name = "REVISION")]
+    pub code: Option<String>,
+    /// For how long nobody else may work on it, e.g. 90m, 24h, 7d
+    #[arg(long, value_name = "TIME", value_parser = super::values::duration)]
+    pub lease: Option<Duration>,
+}
+
+/// `stage`.
+#[derive(Debug, Args)]
+pub struct Stage {
+    /// The table
+    pub table: TableName,
+    /// The publication
+    #[arg(value_parser = PublicationId::parse_any)]
+    pub id: PublicationId,
+    /// Parquet, CSV or Arrow files
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Append or replace.
+    #[command(flatten)]
+    pub mode: Mode,
+}
+
+/// What becomes of the rows that are there.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Mode {
+    /// Add the rows of the files
+    #[arg(long)]
+    pub append: bool,
+    /// Replace all rows in scope by the rows of the files
+    #[arg(long)]
+    pub replace: bool,
+}
+
+/// `validate`.
+#[derive(Debug, Args)]
+pub struct Validate {
+    /// The table
+    pub table: TableName,
+    /// The publication
+    #[arg(value_parser = PublicationId::parse_any)]
+    pub id: PublicationId,
+    /// Where its contract is.
+    #[command(flatten)]
+    pub contract: ContractFile,
+    /// Only print what the checks find; seal nothing, close nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `publish`.
+#[derive(Debug, Args)]
+pub struct Publish {
+    /// The table
+    pub table: TableName,
+    /// The publication
+    #[arg(value_parser = PublicationId::parse_any)]
+    pub id: PublicationId,
+    /// Where its contract is.
+    #[command(flatten)]
+    pub contract: ContractFile,
+}
+
+/// `reconcile`.
+#[derive(Debug, Args)]
+pub struct Reconcile {
+    /// The table
+    pub table: TableName,
+    /// The publication [default: all of the table]
+    #[arg(value_parser = PublicationId::parse_any)]
+    pub id: Option<PublicationId>,
+}
+
+/// `abandon`.
+#[derive(Debug, Args)]
+pub struct Abandon {
+    /// The table
+    pub table: TableName,
+    /// The publication
+    #[arg(value_parser = PublicationId::parse_any)]
+    pub id: PublicationId,
+    /// Why, for those who ask later
+    #[arg(long, value_name = "TEXT", value_parser = super::values::text)]
+    pub reason: String,
+}
+
+/// `status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// The table [default: all]
+    pub table: Option<TableName>,
+    /// The publication [default: all of the table]
+    #[arg(value_parser = PublicationId::parse_any)]
+    pub id: Option<PublicationId>,
+}
+
+/// `log`.
+#[derive(Debug, Args)]
+pub struct Log {
+    /// The table
+    pub table: TableName,
+}
+
+/// `review`.
+#[derive(Debug, Args)]
+pub struct Review {
+    /// The table
+    pub table: TableName,
+    /// The publication
+    #[arg(value_parser = PublicationId::parse_any)]
+    pub id: PublicationId,
+    /// Where its contract is.
+    #[command(flatten)]
+    pub contract: ContractFile,
+}
+
+/// `completion`.
+#[derive(Debug, Args)]
+pub struct Completion {
+    /// The shell
+    pub shell: Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn global_options_may_stand_anywhere() {
+        for line in [["calve", "--json", "status", "a.b"], ["calve", "status", "a.b", "--json"]] {
+            assert!(CommandLine::try_parse_from(line).unwrap().global.json);
+        }
+    }
+
+    #[test]
+    fn stage_wants_exactly_one_mode() {
+        let line = |modes: &[&str]| {
+            let words = ["calve", "stage", "a.b", "id", "f.csv"].iter().chain(modes);
+            CommandLine::try_parse_from(words).is_ok()
+        };
+        assert!(line(&["--append"]) && line(&["--replace"]));
+        assert!(!line(&[]) && !line(&["--append", "--replace"]));
+    }
+
+    #[test]
+    fn only_begin_refuses_a_generation() {
+        assert!(CommandLine::try_parse_from(["calve", "status", "a.b", "x~2"]).is_ok());
+        assert!(CommandLine::try_parse_from(["calve", "begin", "a.b", "x~2"]).is_err());
+    }
+}
