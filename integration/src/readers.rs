@@ -1,0 +1,173 @@
+//! What the readers from outside see of a table.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::python::run_python;
+use crate::{HarnessError, Result};
+
+/// Rows, and how many of them have each value of the column asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Rows {
+    /// All rows.
+    pub rows: u64,
+    /// By value, as text.
+    pub by: BTreeMap<String, u64>,
+}
+
+impl Rows {
+    /// Rows that have this value; 0 if none.
+    pub fn of(&self, value: &str) -> u64 {
+        self.by.get(value).copied().unwrap_or(0)
+    }
+}
+
+/// A branch or tag as PyIceberg sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Ref {
+    /// The snapshot's id, as text.
+    pub snapshot: String,
+    /// `branch` or `tag`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Snapshots kept whatever their age.
+    pub min_snapshots_to_keep: Option<i64>,
+    /// In milliseconds.
+    pub max_snapshot_age_ms: Option<i64>,
+    /// In milliseconds.
+    pub max_ref_age_ms: Option<i64>,
+}
+
+/// A snapshot as PyIceberg sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Snapshot {
+    /// Its parent's id, as text.
+    pub parent: Option<String>,
+    /// `append`, `replace`, `overwrite` or `delete`.
+    pub operation: String,
+    /// Its summary without the operation.
+    pub summary: BTreeMap<String, String>,
+    /// Where its manifest list is.
+    pub manifest_list: String,
+}
+
+/// A table as PyIceberg sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PyIceberg {
+    /// The table's uuid.
+    pub uuid: String,
+    /// 1, 2 or 3.
+    pub format_version: u8,
+    /// The metadata file that the catalog names.
+    pub metadata_location: String,
+    /// The table's folder.
+    pub location: String,
+    /// What a plain read returns.
+    pub main: Rows,
+    /// What a read at each branch and tag returns.
+    pub at: BTreeMap<String, Rows>,
+    /// Branches and tags.
+    pub refs: BTreeMap<String, Ref>,
+    /// All snapshots, by id.
+    pub snapshots: BTreeMap<String, Snapshot>,
+}
+
+impl PyIceberg {
+    /// Reads a table, with its rows counted by the values of `column`.
+    pub fn read(warehouse: &Path, table: &str, column: &str) -> Result<Self> {
+        ask("pyiceberg_read.py", warehouse, &[table, column])
+    }
+
+    /// A branch or tag, and the snapshot it names.
+    pub fn reference(&self, name: &str) -> Result<(&Ref, &Snapshot)> {
+        let known = || self.refs.keys().cloned().collect::<Vec<_>>().join(", ");
+        let found = self.refs.get(name).ok_or_else(|| HarnessError(format!("no ref {name}; there are {}", known())))?;
+        let snapshot = self.snapshots.get(&found.snapshot);
+        let missing = || HarnessError(format!("{name} names {}, which the metadata does not have", found.snapshot));
+        Ok((found, snapshot.ok_or_else(missing)?))
+    }
+}
+
+/// A table's main as DuckDB sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct DuckDb {
+    /// The metadata file that the catalog names.
+    pub metadata_location: String,
+    /// What a read returns.
+    pub main: Rows,
+}
+
+impl DuckDb {
+    /// Reads a table, with its rows counted by the values of `column`.
+    pub fn read(warehouse: &Path, table: &str, column: &str) -> Result<Self> {
+        ask("duckdb_read.py", warehouse, &[table, column])
+    }
+}
+
+/// What PyIceberg's append to a branch came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Append {
+    /// It was applied, as this snapshot.
+    Snapshot(String),
+    /// PyIceberg itself refused, with these words.
+    Refused(String),
+}
+
+/// Appends a Parquet file to a branch by PyIceberg.
+pub fn append(warehouse: &Path, table: &str, branch: &str, file: &Path) -> Result<Append> {
+    #[derive(Deserialize)]
+    struct Answer {
+        snapshot: Option<String>,
+        refused: Option<String>,
+    }
+    let file = file.to_string_lossy();
+    let answer: Answer = ask("pyiceberg_append.py", warehouse, &[table, branch, file.as_ref()])?;
+    match (answer.snapshot, answer.refused) {
+        (Some(snapshot), None) => Ok(Append::Snapshot(snapshot)),
+        (None, Some(refusal)) => Ok(Append::Refused(refusal)),
+        _ => Err(HarnessError("pyiceberg_append.py: neither a snapshot nor a refusal".to_owned())),
+    }
+}
+
+/// Changes a table by PyIceberg, as `integration/scripts/pyiceberg_change.py` says; the refusal, if the client refused.
+pub fn change(warehouse: &Path, table: &str, verb: &[&str]) -> Result<Option<String>> {
+    #[derive(Deserialize)]
+    struct Answer {
+        refused: Option<String>,
+    }
+    let answer: Answer = ask("pyiceberg_change.py", warehouse, &[&[table], verb].concat())?;
+    Ok(answer.refused)
+}
+
+/// Runs a line that calve printed for a reader, as a person pastes it; the number of rows that it shows.
+pub fn run_line(reader: &str, line: &str) -> Result<u64> {
+    #[derive(Deserialize)]
+    struct Answer {
+        rows: u64,
+    }
+    let value = run_python("run_line.py", &[reader, line])?;
+    let answer: Answer =
+        serde_json::from_value(value).map_err(|error| HarnessError(format!("run_line.py: {error}")))?;
+    Ok(answer.rows)
+}
+
+/// Makes a table by PyIceberg, partitioned by the day of the column `day`, with the rows of a Parquet file.
+pub fn create(warehouse: &Path, table: &str, file: &Path, day: &str, version: u8) -> Result<()> {
+    let (file, version) = (file.to_string_lossy(), version.to_string());
+    ask::<serde_json::Value>("pyiceberg_create.py", warehouse, &[table, file.as_ref(), day, &version]).map(drop)
+}
+
+fn ask<T: DeserializeOwned>(script: &str, warehouse: &Path, rest: &[&str]) -> Result<T> {
+    let mut args: Vec<OsString> = vec![warehouse.into()];
+    args.extend(rest.iter().map(OsString::from));
+    let value = run_python(script, &args)?;
+    serde_json::from_value(value.clone()).map_err(|error| HarnessError(format!("{script}: {error} in {value}")))
+}
