@@ -51,7 +51,9 @@ pub enum DataError {
         reason: String,
     },
     /// A file of the table is not what the table's metadata says.
-    #[error("{file} is damaged: {reason}; nothing was changed")]
+    #[error(
+        "{file} is damaged: {reason}; nothing was changed: restore the file from a backup, or begin and stage again"
+    )]
     Damaged {
         /// The file.
         file: String,
@@ -59,7 +61,7 @@ pub enum DataError {
         reason: String,
     },
     /// A file could not be read or written.
-    #[error("{file}: {reason}{}", if *.unwritable { "; free some space, then run the same command again" } else { "" })]
+    #[error("{file}: {reason}; {}, then run the same command again", if *.unwritable { "free some space" } else { "see that it is there and can be read" })]
     Io {
         /// The file.
         file: String,

@@ -439,3 +439,19 @@ async fn other_verbs_that_cannot_read_afterwards() {
         assert!(bed.abandon(&calve, "p").await.is_ok(), "{fault:?}: run again");
     }
 }
+
+/// Checks take time: the lease is renewed before anything is stated of them, so that a seal is made under a live one.
+#[tokio::test]
+async fn the_lease_is_renewed_before_the_seal() {
+    use calve::journal::record::{Event, Verb};
+    let (bed, calve, _) = history(Kind::Fake).await;
+    bed.begin(&calve, "p", "day = '2013-08-09'").await;
+    bed.stage(&calve, "p", StageMode::Append, &[(9, 4, 40)]).await;
+    let before = log_of(&bed, bed.journal.as_ref(), "p").await.len();
+    assert!(bed.validate(&calve, "p").await.passed);
+    let records = log_of(&bed, bed.journal.as_ref(), "p").await;
+    let until_seal =
+        records[before..].iter().take_while(|r| !matches!(&r.event, Event::Intended { verb: Verb::Seal, .. }));
+    let taken = until_seal.filter(|record| matches!(&record.event, Event::LeaseTaken { .. })).count();
+    assert_eq!(taken, 2, "taken at the start, and renewed before the statement");
+}

@@ -57,7 +57,7 @@ pub(crate) fn check(inputs: &[PathBuf]) -> Result<(), DataError> {
             Err(error) => error.to_string(),
             Ok(found) if found.is_dir() => "it is a folder: name the files in it".to_owned(),
             Ok(found) if !found.is_file() => "it is no regular file: write it to one first".to_owned(),
-            Ok(found) if found.len() == 0 => "it has no bytes".to_owned(),
+            Ok(found) if found.len() == 0 => "it has no bytes; give a file with rows".to_owned(),
             Ok(_) => continue,
         };
         return Err(input_error(path, reason));
@@ -100,7 +100,7 @@ pub(crate) fn kind_of(path: &Path, file: &mut File) -> Result<Kind, DataError> {
     Read::by_ref(file).take(6).read_to_end(&mut magic).map_err(io)?;
     file.rewind().map_err(io)?;
     if magic.is_empty() {
-        return Err(input_error(path, "it has no bytes"));
+        return Err(input_error(path, "it has no bytes; give a file with rows"));
     }
     if magic.starts_with(b"PAR1") {
         return Ok(Kind::Parquet);
@@ -188,7 +188,7 @@ impl Source {
             }
         }
         if self.rows == 0 {
-            return Err(input_error(&self.path, "it has no row"));
+            return Err(input_error(&self.path, "it has no row; give a file with rows"));
         }
         // A text that was cut at the end of a line, or is still being written, reads like a whole one.
         match std::fs::metadata(&self.path).map(|now| now.len()) {
