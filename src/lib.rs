@@ -13,6 +13,8 @@ pub mod observed;
 pub mod publish;
 pub mod scope;
 
+pub mod store;
+
 pub mod catalog;
 pub mod journal;
 

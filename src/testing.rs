@@ -100,6 +100,7 @@ impl Bed {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let clock = Arc::new(ManualClock::starting_now(7));
         let fake = Arc::new(FakeCatalog::new(clock.clone()));
+        let kept = (kind == Kind::Fake).then(|| fake.clone());
         let (catalog, journal): (Arc<dyn Catalog>, Arc<dyn Journal>) = match kind {
             Kind::Fake => (fake.clone(), Arc::new(MemoryJournal::new())),
             Kind::Embedded => {
@@ -108,10 +109,26 @@ impl Bed {
                 (Arc::new(catalog.expect("an embedded catalog")), Arc::new(journal.expect("a local journal")))
             }
         };
+        Self::made(catalog, kept, journal, clock, folder, version).await
+    }
+
+    /// A bed over a catalog in memory whose files are elsewhere, and any journal.
+    pub async fn over(fake: Arc<FakeCatalog>, journal: Arc<dyn Journal>, clock: Arc<ManualClock>) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        Self::made(fake.clone(), Some(fake), journal, clock, folder, 2).await
+    }
+
+    async fn made(
+        catalog: Arc<dyn Catalog>,
+        fake: Option<Arc<FakeCatalog>>,
+        journal: Arc<dyn Journal>,
+        clock: Arc<ManualClock>,
+        folder: tempfile::TempDir,
+        version: u8,
+    ) -> Self {
         let table: TableName = "lake.days".parse().expect("a table name");
         catalog.create(&table, creation(&table, version)).await.expect("a table");
         let faults = Arc::new(Faults::new(catalog.clone()));
-        let fake = (kind == Kind::Fake).then_some(fake);
         Self { faults, catalog, fake, journal, clock, table, folder, files: AtomicU32::new(0) }
     }
 

@@ -24,14 +24,20 @@ pub struct FakeCatalog {
     identity: CatalogIdentity,
     clock: Arc<dyn Clock>,
     file_io: FileIO,
+    root: String,
     tables: Mutex<BTreeMap<TableName, Versions>>,
 }
 
 impl FakeCatalog {
     /// An empty catalog.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self::with_files(clock, FileIO::new_with_memory(), "memory://")
+    }
+
+    /// An empty catalog whose tables have their files under a location, reached through `file_io`.
+    pub fn with_files(clock: Arc<dyn Clock>, file_io: FileIO, root: &str) -> Self {
         let identity = CatalogIdentity(clock.fresh_uuid().to_string());
-        Self { identity, clock, file_io: FileIO::new_with_memory(), tables: Mutex::default() }
+        Self { identity, clock, file_io, root: root.to_owned(), tables: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<TableName, Versions>> {
@@ -148,7 +154,7 @@ impl Catalog for FakeCatalog {
         if creation.location.is_none() {
             // A table that was renamed keeps its files, so a name alone is no location.
             let unique = self.clock.fresh_uuid().simple();
-            creation.location = Some(format!("memory:///{}/{}-{unique}", table.namespace_text(), table.name()));
+            creation.location = Some(format!("{}/{}/{}-{unique}", self.root, table.namespace_text(), table.name()));
         }
         let made = apply::create(table, creation, self.clock.as_ref())?;
         let location = metadata::next_location(&made, None, self.clock.fresh_uuid());

@@ -12,6 +12,9 @@ pub mod embedded;
 pub mod fake;
 pub mod faults;
 pub mod metadata;
+pub mod objects;
+pub mod properties;
+pub mod rest;
 pub mod storage;
 
 use std::fmt::Debug;
@@ -22,7 +25,7 @@ use iceberg::TableCreation;
 use iceberg::io::FileIO;
 use iceberg::spec::TableMetadata;
 
-use crate::ids::{CatalogIdentity, TableName};
+use crate::ids::{CatalogIdentity, TableName, TableUuid};
 use crate::observed::Observed;
 
 pub use crate::publish::commits::Commit;
@@ -197,6 +200,33 @@ pub trait Catalog: Debug + Send + Sync {
 
     /// Sends the commit once.
     async fn commit(&self, commit: &Commit) -> Reply;
+
+    /// What the catalog says of itself; nothing of it is believed before it was tried.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    /// Sends several commits as one that is applied whole or not at all, once.
+    async fn commit_all(&self, commits: &[Commit]) -> Reply {
+        let reason = format!("{} has no way to commit {} tables at once", self.describe(), commits.len());
+        Reply::NotSent { reason }
+    }
+
+    /// Drops a table that is still the one of this uuid, without its files. For scratch tables only.
+    async fn drop_scratch(&self, table: &TableName, uuid: TableUuid) -> Result<(), CatalogError> {
+        let reason = format!("{} drops no tables for calve ({uuid})", self.describe());
+        Err(CatalogError::Unsupported { what: format!("dropping table {table}"), reason })
+    }
+}
+
+/// What a catalog says of itself when it is asked for its configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The endpoints that it lists, e.g. `POST /v1/{prefix}/namespaces/{namespace}/tables/{table}`; `None` where it
+    /// lists none, which says nothing.
+    pub endpoints: Option<Vec<String>>,
+    /// For how long it recognises an idempotency key, as it says it, e.g. `PT30M`.
+    pub idempotency_key_lifetime: Option<String>,
 }
 
 #[async_trait]
@@ -227,5 +257,17 @@ impl<C: Catalog + ?Sized> Catalog for Arc<C> {
 
     async fn commit(&self, commit: &Commit) -> Reply {
         (**self).commit(commit).await
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    async fn commit_all(&self, commits: &[Commit]) -> Reply {
+        (**self).commit_all(commits).await
+    }
+
+    async fn drop_scratch(&self, table: &TableName, uuid: TableUuid) -> Result<(), CatalogError> {
+        (**self).drop_scratch(table, uuid).await
     }
 }

@@ -15,8 +15,10 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::codec;
+use super::proof::{PutIfAbsent, RACERS};
 use super::record::Record;
 use super::{Journal, JournalError, LogKey, Put};
+use crate::clock::Clock;
 use crate::digest::Digest;
 use crate::ids::{CatalogIdentity, PublicationId, TableUuid};
 
@@ -236,6 +238,46 @@ impl Journal for LocalJournal {
     async fn statement(&self, digest: &Digest) -> Result<Option<Vec<u8>>, JournalError> {
         let digest = *digest;
         self.blocking(move |journal| journal.statement_now(&digest)).await
+    }
+
+    async fn prove_put_if_absent(&self, clock: &dyn Clock) -> Result<PutIfAbsent, JournalError> {
+        let id = clock.fresh_uuid();
+        let folder = self.root.join("probe");
+        self.blocking({
+            let folder = folder.clone();
+            move |journal| journal.make_log(&folder)
+        })
+        .await?;
+        let path = folder.join(id.to_string());
+        let put = |writer: usize| {
+            let (folder, path) = (folder.clone(), path.clone());
+            self.blocking(move |_| race_for(&folder, &path, id, writer))
+        };
+        let racers = usize::try_from(RACERS).unwrap_or(usize::MAX);
+        let mut results = futures::future::join_all((0..racers).map(put)).await;
+        results.push(put(racers).await);
+        let won: Vec<bool> = results.into_iter().collect::<Result<_, _>>()?;
+        let there = self.blocking(move |_| {
+            let there = read_file(&path);
+            // Nothing refers to it, and what is left behind does no harm.
+            drop(fs::remove_file(&path));
+            drop(fs::remove_dir(&folder));
+            there
+        });
+        let there = there.await?.and_then(|bytes| (0..won.len()).find(|at| PutIfAbsent::bytes(id, *at) == bytes));
+        Ok(PutIfAbsent::of(&won, there))
+    }
+}
+
+/// Gives a name as a record is given its name; `false` where another has it.
+fn race_for(folder: &Path, path: &Path, id: Uuid, writer: usize) -> Result<bool, JournalError> {
+    let temporary = write_temporary(folder, &id.simple().to_string(), &PutIfAbsent::bytes(id, writer))?;
+    let linked = fs::hard_link(&temporary, path);
+    drop(fs::remove_file(&temporary));
+    match linked {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(writing(path, &error)),
     }
 }
 

@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use super::codec;
 use super::local::verified;
 use super::record::Record;
-use super::{Journal, JournalError, LogKey, Put};
+use super::{Journal, JournalError, LogKey, Put, PutIfAbsent};
+use crate::clock::Clock;
 use crate::digest::Digest;
 use crate::ids::{CatalogIdentity, PublicationId, TableUuid};
 
@@ -201,5 +202,10 @@ impl Journal for MemoryJournal {
     async fn statement(&self, digest: &Digest) -> Result<Option<Vec<u8>>, JournalError> {
         let found = self.state().statements.get(digest).cloned();
         found.map(|bytes| verified(&self.location(digest), digest, bytes)).transpose()
+    }
+
+    async fn prove_put_if_absent(&self, _clock: &dyn Clock) -> Result<PutIfAbsent, JournalError> {
+        // One lock is all there is: the second finds what the first put.
+        Ok(PutIfAbsent::of(&[true, false], Some(0)))
     }
 }

@@ -6,12 +6,16 @@
 //! "Journal".
 
 pub mod codec;
+#[cfg(feature = "testing")]
+pub mod conformance;
 pub mod fold;
 pub mod lease;
 pub mod local;
 pub mod log;
 pub mod memory;
+pub mod object;
 pub mod process;
+pub mod proof;
 pub mod record;
 #[cfg(test)]
 mod tests;
@@ -20,9 +24,12 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 
+use crate::clock::Clock;
 use crate::digest::Digest;
 use crate::ids::{CatalogIdentity, PublicationId, TableUuid};
 use record::Record;
+
+pub use proof::PutIfAbsent;
 
 /// Names one log: `<root>/<catalog-identity>/<table-uuid>/<id>/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,4 +143,8 @@ pub trait Journal: Debug + Send + Sync {
 
     /// The bytes under a digest, verified against it; `None` where there are none.
     async fn statement(&self, digest: &Digest) -> Result<Option<Vec<u8>>, JournalError>;
+
+    /// Races several writers for one free name under `<root>/probe/`, which is removed again where that is allowed, and
+    /// says what was seen. No part of a commit: for `probe`.
+    async fn prove_put_if_absent(&self, clock: &dyn Clock) -> Result<PutIfAbsent, JournalError>;
 }

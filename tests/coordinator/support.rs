@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use calve::catalog::{Catalog, CatalogError, Commit, LoadedTable, Reply};
+use calve::clock::Clock;
 use calve::coordinator::Coordinator;
 use calve::data::live::live_entries;
 use calve::digest::Digest;
@@ -12,7 +13,7 @@ use calve::identity::tree_digest;
 use calve::ids::{CatalogIdentity, Owner, PublicationId, RefName, SnapshotId, TableName, TableUuid};
 use calve::journal::memory::MemoryJournal;
 use calve::journal::record::Record;
-use calve::journal::{Journal, JournalError, LogKey, Put};
+use calve::journal::{Journal, JournalError, LogKey, Put, PutIfAbsent};
 use calve::observed::ObservedRef;
 use calve::testing::{Bed, Kind};
 use futures::future::BoxFuture;
@@ -180,6 +181,9 @@ impl Journal for Crowded {
     async fn statement(&self, digest: &Digest) -> Result<Option<Vec<u8>>, JournalError> {
         self.inner.statement(digest).await
     }
+    async fn prove_put_if_absent(&self, clock: &dyn Clock) -> Result<PutIfAbsent, JournalError> {
+        self.inner.prove_put_if_absent(clock).await
+    }
 }
 
 /// A journal that takes records, and has no room for statements.
@@ -208,5 +212,8 @@ impl Journal for NoStatements {
     }
     async fn statement(&self, digest: &Digest) -> Result<Option<Vec<u8>>, JournalError> {
         self.0.statement(digest).await
+    }
+    async fn prove_put_if_absent(&self, clock: &dyn Clock) -> Result<PutIfAbsent, JournalError> {
+        self.0.prove_put_if_absent(clock).await
     }
 }
