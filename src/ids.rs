@@ -45,6 +45,11 @@ impl PublicationId {
         Some(Self { name: self.name.clone(), generation })
     }
 
+    /// The generations before it under the same name, oldest first.
+    pub fn earlier_generations(&self) -> impl Iterator<Item = Self> + '_ {
+        (1..self.generation).map(|generation| Self { name: self.name.clone(), generation })
+    }
+
     /// `audit/<id>`: the branch of an open candidate, and the tombstone tag of a consumed one.
     pub fn audit_ref(&self) -> RefName {
         RefName(format!("{AUDIT_PREFIX}{self}"))

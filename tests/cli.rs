@@ -35,9 +35,20 @@ fn wrong_use_is_2_and_help_is_0() {
     place.run(&[]).ends(2);
     place.run(&["--help"]).ends(0).says(&["publish", "Exit codes", "calve demo"]);
     place.run(&["--version"]).ends(0).says(&[env!("CARGO_PKG_VERSION")]);
-    for verb in
-        ["demo", "create", "begin", "stage", "validate", "publish", "reconcile", "abandon", "status", "log", "review"]
-    {
+    for verb in [
+        "demo",
+        "create",
+        "begin",
+        "run",
+        "stage",
+        "validate",
+        "publish",
+        "reconcile",
+        "abandon",
+        "status",
+        "log",
+        "review",
+    ] {
         place.run(&[verb, "--help"]).ends(0).says(&["Example", &format!("calve {verb}")]);
     }
 }
@@ -45,7 +56,7 @@ fn wrong_use_is_2_and_help_is_0() {
 #[test]
 fn verbs_of_later_versions_are_unknown() {
     let place = Place::new();
-    for verb in ["rebase", "run", "approve", "clean", "recover", "verify", "stale", "release", "probe", "serve"] {
+    for verb in ["rebase", "approve", "clean", "recover", "verify", "stale", "release", "probe", "serve"] {
         place.run(&[verb]).complains(2, &["unrecognized subcommand"]);
     }
 }

@@ -1,5 +1,6 @@
 //! The command line as types.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use chrono::Duration;
@@ -77,6 +78,9 @@ pub enum Command {
     #[command(after_help = "Examples:\n  calve stage shop.orders first orders.parquet --append\n  \
                             calve stage shop.orders late-09 day-09.csv --replace")]
     Stage(Stage),
+    /// Open a publication, run a job that writes to its branch, check the result and publish it: one line for a scheduler
+    #[command(after_help = RUN_HELP)]
+    Run(Run),
     /// Run the contract's checks over the branch, and seal what passed
     #[command(
         after_help = "Examples:\n  calve validate shop.orders first\n  calve validate shop.orders first --dry-run"
@@ -202,6 +206,59 @@ pub struct Begin {
     #[arg(long, value_name = "TIME", value_parser = super::values::duration)]
     pub lease: Option<Duration>,
 }
+
+/// `run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The table
+    pub table: TableName,
+    /// A name for this change; the same name whenever the same line is run again
+    pub id: PublicationId,
+    /// The rows that it may change, e.g. "day = '2013-08-09'"; `true`: the whole table
+    #[arg(long, value_name = "EXPR", required = true)]
+    pub scope: Option<String>,
+    /// The rows of this table that the job reads; `scope`: those of the scope [default: all]
+    #[arg(long, value_name = "EXPR")]
+    pub reads: Option<String>,
+    /// A source that the job reads, at the version it reads; may be given several times
+    #[arg(long = "source", value_name = "NAME=REVISION", value_parser = super::values::source)]
+    pub sources: Vec<Source>,
+    /// The revision of the job's code
+    #[arg(long, value_name = "REVISION")]
+    pub code: Option<String>,
+    /// Where its contract is.
+    #[command(flatten)]
+    pub contract: ContractFile,
+    /// For how long nobody else may work on it unless renewed, which is done while the job runs [default: 24h]
+    #[arg(long, value_name = "TIME", value_parser = super::values::duration)]
+    pub lease: Option<Duration>,
+    /// The job, and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+const RUN_HELP: &str = "\
+Examples:
+  calve run shop.orders late-09 --scope \"ordered_at >= '2013-08-09'\" -- python repair.py
+  calve run shop.orders eu-07 --scope \"region = 'eu'\" --code \"$(git rev-parse HEAD)\" -- spark-submit repair.py
+  calve run shop.orders new --scope true -- sh -c 'calve stage $CALVE_TABLE $CALVE_PUBLICATION new.parquet --append'
+
+The job finds in its environment: CALVE_TABLE, CALVE_PUBLICATION, CALVE_BRANCH (where it has to write),
+CALVE_CATALOG_NAME, CALVE_CATALOG_URI, CALVE_WAREHOUSE, CALVE_OWNER, and CALVE_LEASE, under which its own calve
+commands work. Nothing secret is added to it. With --json, what the job prints goes to standard error.
+
+Run the same line again after any end: what is published is not run again, what is sealed is published without the
+job, and what an earlier attempt left half done is closed for good and begun anew as ID~2, ID~3, …
+
+Exit codes for schedulers:
+  0            published, now or before: done
+  1            the job or calve failed: the same line again
+  10           a check failed: a person, or better data
+  11           main moved meanwhile: the same line again runs the job on main as it is now
+  2, 13        wrong use, or not allowed: a person. 13 also where another run of ID is at work: later again
+  20           unresolved, nothing was deleted: the same line again finds out, and never runs the job twice for it
+  21           a person has to look
+  130, 137, 143 stopped or killed: the same line again";
 
 /// `stage`.
 #[derive(Debug, Args)]

@@ -16,6 +16,7 @@ mod progress;
 mod publish;
 mod reconcile;
 mod review;
+mod run;
 mod stage;
 mod status;
 mod validate;
@@ -55,6 +56,7 @@ pub async fn run(line: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Create(args) => create::run(&context, args).await,
         Command::Contract(args) => contract::run(&context, args).await,
         Command::Begin(args) => begin::run(&context, args).await,
+        Command::Run(args) => run::run(&context, args).await,
         Command::Stage(args) => stage::run(&context, args).await,
         Command::Validate(args) => validate::run(&context, args).await,
         Command::Publish(args) => publish::run(&context, args).await,
@@ -113,7 +115,13 @@ impl Context {
     }
 
     async fn coordinator(&self) -> Result<Coordinator, Failure> {
-        self.settings()?.coordinator(Missing::Refuse).await
+        let coordinator = self.settings()?.coordinator(Missing::Refuse).await?;
+        // Set by `run` for its job. A word that is no lease names none.
+        let lease = std::env::var(run::LEASE).ok().and_then(|lease| lease.parse().ok());
+        Ok(match lease {
+            Some(lease) => coordinator.with_inherited_lease(lease),
+            None => coordinator,
+        })
     }
 
     fn progress(&self) -> Arc<Terminal> {

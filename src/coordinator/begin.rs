@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::Duration;
+use iceberg::spec::Snapshot;
 
 use super::effect::{Added, Effect, TRIES, gave_up};
 use super::session::Session;
@@ -10,11 +11,12 @@ use super::{Coordinator, Error, shown};
 use crate::data::snapshot::copy_snapshot;
 use crate::digest::Digest;
 use crate::ids::{Incarnation, Owner, PublicationId, SnapshotId, TableName};
-use crate::journal::lease::{self, Keeper, Lease};
+use crate::journal::lease::{self, Keeper, Lease, LeaseState};
 use crate::journal::record::{Opening, Source, Verb};
 use crate::observed::{Role, summary};
 use crate::publish::commits::{self, Target};
-use crate::publish::reconcile::{State, base_of};
+use crate::publish::reconcile::base_of;
+use crate::publish::state::{Beginnable, beginnable};
 use crate::report::BeginReport;
 use crate::scope::Scope;
 
@@ -52,6 +54,51 @@ impl Coordinator {
     /// Exit 2: the scope, the reads or a source is wrong. 13: the id was used, or is another's.
     pub async fn begin(&self, request: &BeginRequest) -> Result<BeginReport, Error> {
         let mut session = Session::open(self, &request.table, &request.id).await?;
+        self.begin_in(&mut session, request).await
+    }
+
+    /// The same for exactly the publication of a session.
+    pub(super) async fn begin_in(&self, session: &mut Session, request: &BeginRequest) -> Result<BeginReport, Error> {
+        let mut opening = self.opening(session, request)?;
+        let mut warnings = Vec::new();
+        for _ in 0..TRIES {
+            if let Some((marker, incarnation)) = self.already_open(session, &opening).await? {
+                self.reserve(session, request.lease).await?;
+                opening.base = base_of(&session.observed, marker);
+                opening.incarnation = incarnation;
+                opening.marker = marker;
+                if opening.base != session.observed.main() {
+                    let (base, main) = (shown(opening.base), shown(session.observed.main()));
+                    warnings.push(format!("main has moved since: it was at {base}, and is at {main}"));
+                }
+                return Ok(report(session, opening, true, warnings));
+            }
+            let marker = self.marker(session, &mut opening).await?;
+            let target = Target {
+                table: session.name(),
+                id: session.id(),
+                observed: &session.observed,
+                key: self.clock.fresh_key(),
+            };
+            let commit = commits::begin(&target, marker);
+            let effect = Effect { opening: Some(opening.clone()), ..Effect::new(Verb::Begin, commit.clone()) };
+            let sent = self.send(session, effect).await?;
+            match self.decide_added(session, &commit, sent, &mut warnings)? {
+                Added::Yes => {
+                    // It is open, whatever becomes of the lease.
+                    if let Err(error) = self.reserve(session, request.lease).await {
+                        warnings.push(format!("no lease was taken: {error}"));
+                    }
+                    return Ok(report(session, opening, false, warnings));
+                }
+                Added::No | Added::Stale => session.refresh(self).await?,
+            }
+        }
+        Err(gave_up(session, Verb::Begin, "opened"))
+    }
+
+    /// What a BEGIN would fix, as far as it does not depend on where main is.
+    pub(super) fn opening(&self, session: &Session, request: &BeginRequest) -> Result<Opening, Error> {
         let schema = session.table.metadata.current_schema().clone();
         let scope = match &request.scope {
             None => Scope::whole_table(),
@@ -67,7 +114,7 @@ impl Coordinator {
         if let Some((source, _)) = sources.iter().zip(sources.iter().skip(1)).find(|(one, two)| one.name == two.name) {
             return Err(Error::Usage(format!("the source {} is given twice: give one revision of it", source.name)));
         }
-        let mut opening = Opening {
+        Ok(Opening {
             publication: session.id().clone(),
             incarnation: self.clock.fresh_incarnation(),
             table: request.table.clone(),
@@ -80,56 +127,17 @@ impl Coordinator {
             code: request.code.clone(),
             sources,
             journal: self.journal.root(),
-        };
-        let mut warnings = Vec::new();
-        for _ in 0..TRIES {
-            if let Some((marker, incarnation)) = self.already_open(&mut session, &opening).await? {
-                self.reserve(&mut session, request.lease).await?;
-                opening.base = base_of(&session.observed, marker);
-                opening.incarnation = incarnation;
-                opening.marker = marker;
-                if opening.base != session.observed.main() {
-                    let (base, main) = (shown(opening.base), shown(session.observed.main()));
-                    warnings.push(format!("main has moved since: it was at {base}, and is at {main}"));
-                }
-                return Ok(report(&session, opening, true, warnings));
-            }
-            opening.base = session.observed.main();
-            opening.marker = self.clock.fresh_snapshot_id();
-            opening.publication = session.id().clone();
-            let time = self.snapshot_time(&session.table);
-            let (marker, base) = (opening.marker, opening.base);
-            let snapshot = copy_snapshot(
-                &session.table,
-                base,
-                base,
-                marker,
-                time,
-                marker_summary(&opening),
-                self.clock.fresh_uuid(),
-            )
-            .await?;
-            let target = Target {
-                table: session.name(),
-                id: session.id(),
-                observed: &session.observed,
-                key: self.clock.fresh_key(),
-            };
-            let commit = commits::begin(&target, snapshot);
-            let effect = Effect { opening: Some(opening.clone()), ..Effect::new(Verb::Begin, commit.clone()) };
-            let sent = self.send(&mut session, effect).await?;
-            match self.decide_added(&session, &commit, sent, &mut warnings)? {
-                Added::Yes => {
-                    // It is open, whatever becomes of the lease.
-                    if let Err(error) = self.reserve(&mut session, request.lease).await {
-                        warnings.push(format!("no lease was taken: {error}"));
-                    }
-                    return Ok(report(&session, opening, false, warnings));
-                }
-                Added::No | Added::Stale => session.refresh(self).await?,
-            }
-        }
-        Err(gave_up(&session, Verb::Begin, "opened"))
+        })
+    }
+
+    /// A fresh marker on main as read, noted in what is to be opened.
+    pub(super) async fn marker(&self, session: &Session, opening: &mut Opening) -> Result<Snapshot, Error> {
+        opening.base = session.observed.main();
+        opening.marker = self.clock.fresh_snapshot_id();
+        let time = self.snapshot_time(&session.table);
+        let (base, values) = (opening.base, marker_summary(opening));
+        let list = self.clock.fresh_uuid();
+        Ok(copy_snapshot(&session.table, base, base, opening.marker, time, values, list).await?)
     }
 
     /// May this id be begun? `Some` where the same owner's same candidate is open already.
@@ -141,25 +149,10 @@ impl Coordinator {
         let finding = session.finding(self).await?;
         let session = &*session;
         let id = session.id();
-        let marker = match finding.state {
-            State::Unknown => return Ok(None),
-            // A BEGIN of ours that was never applied leaves records, and nothing in the table.
-            State::Gone if only_begins(session) => return Ok(None),
-            State::Open { marker, .. } => marker,
-            State::Lost { .. }
-            | State::Regressed { .. }
-            | State::Published { .. }
-            | State::Bypassed { .. }
-            | State::VisibleAfterFence { .. }
-            | State::ReceiptRemoved { .. }
-            | State::Ambiguous { .. }
-            | State::Closed
-            | State::Sealed { .. }
-            | State::Moved { .. }
-            | State::SubjectMoved { .. }
-            | State::Foreign { .. }
-            | State::Consumed
-            | State::Gone => {
+        let marker = match beginnable(&finding.state, only_begins(session)) {
+            Beginnable::Fresh => return Ok(None),
+            Beginnable::Open(marker) => marker,
+            Beginnable::Used => {
                 return Err(Error::Rejected(format!(
                     "the id {id} was used on {}: it is {}; choose another id, `calve status {} {id}` shows it",
                     session.name(),
@@ -205,8 +198,16 @@ impl Coordinator {
         }
     }
 
-    /// Takes the lease of a candidate for this process.
+    /// Takes the lease of a candidate for this process. Under the lease of the `run` that started it, it needs none.
     pub(super) async fn take_lease(&self, session: &mut Session, duration: Duration) -> Result<(), Error> {
+        if let Some(holder) = self.inherited {
+            session.log.refresh().await?;
+            session.refold()?;
+            let lease = LeaseState::of(session.log.records()).lease;
+            if lease.is_some_and(|lease| lease.holder == holder && lease.may_be_live(self.clock.now())) {
+                return Ok(());
+            }
+        }
         self.lease(session, &Keeper::Process(self.process.clone()), duration).await
     }
 
@@ -241,7 +242,7 @@ pub(super) fn leased(id: &PublicationId, lease: &Lease) -> Error {
     ))
 }
 
-fn only_begins(session: &Session) -> bool {
+pub(super) fn only_begins(session: &Session) -> bool {
     session.intent.attempts.iter().all(|attempt| attempt.verb == Verb::Begin)
         && !session.observed.snapshots.values().any(|snapshot| match snapshot.role() {
             Role::Marker(of, _) | Role::Seal(of, _) | Role::Staged(of, _) => of == *session.id(),
@@ -276,7 +277,7 @@ fn marker_summary(opening: &Opening) -> BTreeMap<String, String> {
 }
 
 /// What BEGIN came to, from what it fixed: the table may not have been read since.
-fn report(session: &Session, opening: Opening, already_open: bool, warnings: Vec<String>) -> BeginReport {
+pub(super) fn report(session: &Session, opening: Opening, already_open: bool, warnings: Vec<String>) -> BeginReport {
     BeginReport {
         table: session.name().clone(),
         publication: session.id().clone(),

@@ -7,9 +7,10 @@ use super::Error;
 use super::session::Session;
 use crate::data::live::{added_files_live_in, live_entries};
 use crate::identity::change_between;
-use crate::ids::{Incarnation, Owner, SnapshotId};
+use crate::ids::{Incarnation, Owner, PublicationId, SnapshotId};
 use crate::journal::record::Source;
 use crate::observed::{Role, summary};
+use crate::publish::intent::Intent;
 use crate::publish::own::marker_below;
 use crate::publish::reconcile::{FilesLive, base_of};
 use crate::scope::Scope;
@@ -116,6 +117,24 @@ pub(super) async fn files_live(session: &Session) -> Result<FilesLive, Error> {
         let before = live_entries(&session.table, Some(marker)).await?;
         let after = live_entries(&session.table, Some(data_snapshot(session, head))).await?;
         files.extend(change_between(&before, &after).added.into_iter().map(|entry| entry.file.file_path().to_owned()));
+    }
+    // A job that adopts existing files adopts the same ones when it is run again. Where that was published, they tell of it.
+    let name = session.id().name();
+    let later = session.observed.refs.keys().filter_map(PublicationId::of_ref);
+    let later: BTreeSet<_> =
+        later.filter(|id| id.name() == name && id.generation() > session.id().generation()).collect();
+    for id in later {
+        let receipt = session.observed.reference(&id.published_ref()).map(|receipt| receipt.snapshot);
+        let memory = Intent::empty(id, None);
+        if let Some(published) = receipt
+            && let Some(marker) = marker_below(&memory, &session.observed, published)
+        {
+            let before = live_entries(&session.table, Some(marker)).await?;
+            let after = live_entries(&session.table, Some(published)).await?;
+            for entry in change_between(&before, &after).added {
+                files.remove(entry.file.file_path());
+            }
+        }
     }
     let Some(main) = session.observed.main().filter(|_| !files.is_empty()) else { return Ok(FilesLive::NotKnown) };
     match added_files_live_in(&session.table, Some(main), &files).await? {

@@ -14,6 +14,7 @@ mod log;
 mod publish;
 mod reconcile;
 mod review;
+mod run;
 mod session;
 mod stage;
 mod status;
@@ -33,6 +34,7 @@ pub use begin::BeginRequest;
 pub use create::CreateRequest;
 pub use effect::Step;
 pub use error::Error;
+pub use run::{Job, RunRequest};
 pub use stage::{StageMode, StageRequest};
 pub use validate::ValidateRequest;
 
@@ -47,6 +49,8 @@ pub struct Coordinator {
     holder: Uuid,
     /// This process: its leases end with it.
     process: Option<Process>,
+    /// The lease under which the process works that started this one.
+    inherited: Option<Uuid>,
     /// How much memory checks may use, in bytes.
     memory_limit: u64,
     /// Called at each step around a commit.
@@ -68,6 +72,7 @@ impl Coordinator {
             owner,
             holder,
             process: Process::current(),
+            inherited: None,
             memory_limit: DEFAULT_MEMORY,
             #[cfg(feature = "testing")]
             steps: None,
@@ -78,6 +83,14 @@ impl Coordinator {
     #[must_use]
     pub fn with_memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = bytes;
+        self
+    }
+
+    /// The same for a process that a job of `run` started: it works on that job's candidate under the lease that `run`
+    /// holds, which `holder` names.
+    #[must_use]
+    pub fn with_inherited_lease(mut self, holder: Uuid) -> Self {
+        self.inherited = Some(holder);
         self
     }
 

@@ -26,6 +26,25 @@ impl Coordinator {
         }
     }
 
+    /// What happened to exactly this generation.
+    pub(super) async fn reconcile_exact(
+        &self,
+        table: &TableName,
+        id: &PublicationId,
+    ) -> Result<ReconcileReport, Error> {
+        match Session::open_any(self, table, id).await? {
+            Opened::Here(session) if session.id() == id => {
+                let mut session = session;
+                self.reconcile_session(&mut session).await
+            }
+            Opened::Here(session) => {
+                let mut session = Session::over_exact(self, session.table, id).await?;
+                self.reconcile_session(&mut session).await
+            }
+            Opened::Lost(finding) => Ok(report(table, *finding, false, true, Vec::new())),
+        }
+    }
+
     /// What happened to every publication of a table.
     ///
     /// # Errors

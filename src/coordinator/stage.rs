@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use uuid::Uuid;
+
 use super::effect::{Added, Effect, TRIES, gave_up};
 use super::facts::{Opened, data_snapshot};
 use super::session::Session;
@@ -78,8 +80,9 @@ struct Interrupted {
 }
 
 /// The last snapshot that the holder of a lease which was never given back was about to add.
-fn interrupted(records: &[Record]) -> Option<Interrupted> {
-    let lease = LeaseState::of(records).lease?;
+/// What the steps of one job staged under the lease of their `run` was told.
+fn interrupted(records: &[Record], inherited: Option<Uuid>) -> Option<Interrupted> {
+    let lease = LeaseState::of(records).lease.filter(|lease| Some(lease.holder) != inherited)?;
     let since = records
         .iter()
         .skip_while(|record| !matches!(record.event, Event::LeaseTaken { sequence, .. } if sequence == lease.sequence));
@@ -113,7 +116,7 @@ impl Coordinator {
         let finding = session.finding(self).await?;
         workable_head(&session, &finding, "stage")?;
         session.require_own_journal(self.journal.as_ref())?;
-        let interrupted = interrupted(session.log.records());
+        let interrupted = interrupted(session.log.records(), self.inherited);
         self.take_lease(&mut session, DEFAULT_DURATION).await?;
         let staged = self.stage_leased(&mut session, request, interrupted, progress).await;
         self.release_lease(&mut session).await;

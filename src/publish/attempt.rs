@@ -20,6 +20,8 @@ pub enum Verb {
     Publish,
     /// Ends the candidate.
     Fence,
+    /// Ends the candidate, and opens the next of its name.
+    Restart,
     /// Leaves a receipt for a change that an engine published.
     Settle,
 }
@@ -57,8 +59,10 @@ pub enum CloseReason {
     Quarantined,
     /// A person or a job gave it up.
     Abandoned,
-    /// A newer candidate took its place.
+    /// A newer candidate with the same files took its place.
     Superseded,
+    /// The job is run again, and the next candidate, with files of its own, took its place.
+    Restarted,
 }
 
 /// A source of the job, as given: `--source NAME=REVISION`.

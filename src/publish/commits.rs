@@ -180,6 +180,38 @@ pub fn fence_absent(target: &Target<'_>, root: Option<Snapshot>) -> Option<Commi
     Some(target.commit(vec![require(&target.id.audit_ref(), None)], add.into_iter().chain(tags).collect()))
 }
 
+/// RESTART: fences a candidate and begins the next generation of its id, on main as read. So the next job gets a branch
+/// that no earlier attempt can write, and no earlier attempt can be published beside it.
+///
+/// `base` and `old` are the base and marker of what is fenced; `marker` is the next one's, and carries the tombstone where
+/// there is no other snapshot for it.
+pub fn restart(
+    target: &Target<'_>,
+    head: SnapshotId,
+    base: Option<SnapshotId>,
+    old: Option<SnapshotId>,
+    next: &PublicationId,
+    marker: Snapshot,
+) -> Commit {
+    let id = SnapshotId(marker.snapshot_id());
+    // Main is required in any case, so a tombstone on it needs nothing more.
+    let (_, stand) = target.tombstone(base, old);
+    let stand = stand.filter(|stand| *stand != head).unwrap_or(id);
+    let main = target.observed.main();
+    let unused = [next.audit_ref(), next.published_ref(), next.closed_ref()];
+    let mut requirements = vec![require(&RefName::main(), main), require(&target.id.audit_ref(), Some(head))];
+    requirements.extend(unused.iter().map(|name| require(name, None)));
+    target.commit(
+        requirements,
+        vec![
+            TableUpdate::AddSnapshot { snapshot: marker },
+            branch(&next.audit_ref(), id),
+            tag(&target.id.closed_ref(), head),
+            tag(&target.id.audit_ref(), stand),
+        ],
+    )
+}
+
 /// SETTLE: leaves a receipt for a change that an engine made visible by itself.
 pub fn settle(
     target: &Target<'_>,

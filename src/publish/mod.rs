@@ -2,9 +2,10 @@
 //!
 //! - [`attempt`]: one commit, and what is known of its reply;
 //! - [`intent`]: what was tried, as the journal remembers it;
-//! - [`commits`]: the six commits, requirements and updates;
+//! - [`commits`]: the commits, requirements and updates;
 //! - [`mod@reconcile`]: what happened, from the table, as a [`state`];
 //! - [`decide`]: the gate before PUBLISH;
+//! - [`rerun`]: what `run` does about an id;
 //! - [`outcome`]: what a person or a scheduler is told.
 //!
 //! Nothing here waits, reads or writes.
@@ -16,6 +17,7 @@ pub mod intent;
 pub mod outcome;
 pub mod own;
 pub mod reconcile;
+pub mod rerun;
 pub mod state;
 #[cfg(test)]
 mod testkit;

@@ -317,9 +317,45 @@ pub fn workable(state: &State) -> Option<Workable> {
     }
 }
 
+/// May an id in this state be begun?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beginnable {
+    /// Nothing of it is in the table.
+    Fresh,
+    /// It is open on this marker: the same owner's same BEGIN is done already.
+    Open(SnapshotId),
+    /// The id was used.
+    Used,
+}
+
+/// May an id in this state be begun? `only_begins`: the journal knows of nothing but BEGINs, and the table of nothing.
+pub fn beginnable(state: &State, only_begins: bool) -> Beginnable {
+    match state {
+        State::Unknown => Beginnable::Fresh,
+        // A BEGIN of ours that was never applied leaves records, and nothing in the table.
+        State::Gone if only_begins => Beginnable::Fresh,
+        State::Open { marker, .. } => Beginnable::Open(*marker),
+        State::Lost { .. }
+        | State::Regressed { .. }
+        | State::Published { .. }
+        | State::Bypassed { .. }
+        | State::VisibleAfterFence { .. }
+        | State::ReceiptRemoved { .. }
+        | State::Ambiguous { .. }
+        | State::Closed
+        | State::Sealed { .. }
+        | State::Moved { .. }
+        | State::SubjectMoved { .. }
+        | State::Foreign { .. }
+        | State::Consumed
+        | State::Gone => Beginnable::Used,
+    }
+}
+
 /// Could files in main show that a candidate in this state is visible, although no snapshot of it is in main's history?
 ///
-/// Not of a superseded one: it shares its files with the candidate that took its place.
+/// Not of a superseded one: it shares its files with the candidate that took its place. The one after a restart wrote files
+/// of its own, so that those of the restarted one still tell.
 pub fn files_may_tell(state: &State, observed: &Observed, intent: &Intent) -> bool {
     match state {
         State::Moved { .. } | State::SubjectMoved { .. } | State::Foreign { .. } | State::Consumed | State::Gone => {

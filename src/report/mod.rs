@@ -3,6 +3,7 @@
 //! A report holds facts, not sentences, except where a sentence is the fact (a reason, a proof, a next command).
 
 pub mod page;
+mod run;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -18,6 +19,7 @@ use crate::publish::attempt::{CloseReason, Source};
 use crate::publish::outcome::{EXIT_DONE, EXIT_EVIDENCE, PublishOutcome, reconcile_exit};
 use crate::publish::reconcile::{Finding, Visibility};
 
+pub use run::{JobEnd, RunPart, RunReport, TimedPart};
 pub use text::Text;
 
 /// What every verb returns.

@@ -375,3 +375,52 @@ fn contract() {
     both!("contract_init", report(true));
     both!("contract_check", report(false));
 }
+
+fn ran(steps: Vec<(RunPart, u64)>, exit_code: u8, verbs: &[&str]) -> RunReport {
+    let steps = steps.into_iter().map(|(part, milliseconds)| TimedPart { part, milliseconds }).collect();
+    let mut report = RunReport::new(&table(), &id());
+    (report.steps, report.exit_code, report.next) = (steps, exit_code, commands(verbs));
+    report
+}
+
+fn worked() -> Vec<(RunPart, u64)> {
+    vec![(RunPart::Begin(begun(false)), 210), (RunPart::Job { end: JobEnd::Succeeded }, 41_300)]
+}
+
+#[test]
+fn run_unresolved() {
+    let checks = vec![result("keys", Outcome::Pass, "999 keys", &[]), result("scope", Outcome::Pass, "inside", &[])];
+    let reasons = vec!["the table cannot be read: the catalog is unreachable".to_owned()];
+    let outcome = PublishOutcome::Unresolved { cause: Cause::Lost, reasons };
+    let unresolved = PublishReport {
+        table: table(),
+        publication: id(),
+        outcome,
+        finding: None,
+        main: Some(BASE),
+        requests: 1,
+        read_with: vec![],
+        next: vec![],
+        warnings: vec![],
+    };
+    let parts = [(RunPart::Validate(validated(checks)), 3_000), (RunPart::Publish(unresolved), 900)];
+    both!("run_unresolved", ran(worked().into_iter().chain(parts).collect(), 20, &["reconcile"]));
+}
+
+#[test]
+fn run_ends() {
+    let end = |end: JobEnd| ran(vec![(RunPart::Begin(begun(true)), 5), (RunPart::Job { end }, 65_000)], 1, &["status"]);
+    let ends = [
+        JobEnd::Failed { status: 3 },
+        JobEnd::Killed { signal: 9 },
+        JobEnd::Stopped { signal: 15 },
+        JobEnd::NotStarted { reason: "repair: not found".to_owned() },
+        JobEnd::Lost { reason: "no child".to_owned() },
+    ];
+    let text: Vec<_> = ends.into_iter().map(|job| end(job).text()).collect();
+    insta::assert_snapshot!("run_ends", text.join("--\n"));
+    let failed = RunPart::Failed { at: "validate", message: "a.parquet: damaged".to_owned(), exit_code: 1 };
+    let restart = RunPart::Restart { closed: id(), begun: begun(false) };
+    let steps = vec![(restart, 300), (RunPart::Job { end: JobEnd::Succeeded }, 0), (failed, 10)];
+    both!("run_failed", ran(steps, 1, &["reconcile", "validate"]));
+}

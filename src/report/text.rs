@@ -21,7 +21,7 @@ fn command(verb: &str, table: &TableName, id: &PublicationId, rest: &str) -> Str
     format!("calve {verb} {} {} {rest}", shell(&table.to_string()), shell(&id.to_string())).trim_end().to_owned()
 }
 
-fn plural(number: usize, noun: &str) -> String {
+pub(super) fn plural(number: usize, noun: &str) -> String {
     counted(u64::try_from(number).unwrap_or(u64::MAX), noun)
 }
 
@@ -94,7 +94,7 @@ fn outcome(outcome: Outcome) -> &'static str {
     }
 }
 
-fn checks(page: &mut Page, results: &[CheckResult]) {
+pub(super) fn checks(page: &mut Page, results: &[CheckResult]) {
     let widest = results.iter().map(|result| result.name.chars().count()).max().unwrap_or(0);
     for result in results {
         let CheckResult { name, summary, .. } = result;

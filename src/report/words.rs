@@ -142,5 +142,6 @@ pub(super) fn closed(reason: CloseReason) -> &'static str {
         CloseReason::Quarantined => "quarantined",
         CloseReason::Abandoned => "abandoned",
         CloseReason::Superseded => "superseded",
+        CloseReason::Restarted => "restarted",
     }
 }

@@ -5,6 +5,7 @@
 //! - [`trouble`]: journals that cannot be written, tables that cannot be read, answers that do not come;
 //! - [`company`]: leases, and other processes in between;
 //! - [`evidence`]: what the gate refuses;
+//! - [`runs`]: a job, and the same line again;
 //! - [`facts`]: what status, log and review say.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -13,6 +14,7 @@ mod company;
 mod effects;
 mod evidence;
 mod facts;
+mod runs;
 mod states;
 mod support;
 mod trouble;

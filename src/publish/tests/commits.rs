@@ -8,7 +8,7 @@ use crate::journal::record::Verb;
 use crate::observed::{Observed, RefKind};
 use crate::publish::commits::Commit;
 use crate::publish::commits::{
-    begin, fence, fence_absent, moves_main_to, publish, receipt_of, seal, settle, shows, stage,
+    begin, fence, fence_absent, moves_main_to, publish, receipt_of, restart, seal, settle, shows, stage,
 };
 use crate::publish::reconcile::{FilesLive, State, TableView, reconcile};
 use crate::publish::testkit::*;
@@ -383,4 +383,53 @@ fn a_table_shows_a_commit_only_with_all_of_it() {
     assert!(!shows(&after.clone().branch(audit(), N).0, &commit), "a branch is not the tombstone");
     let adding = on(&before, |t| stage(t, K, snapshot(X, Some(K), 9, Vec::new())));
     assert!(!shows(&ObservedBuilder::sealed().other(M, Some(K)).branch(audit(), X).0, &adding));
+}
+
+/// What a restart requires besides the old one's own refs: that of the next nothing is there.
+fn next_unused() -> [Value; 3] {
+    ["audit", "published", "closed"].map(|kind| at(&format!("{kind}/repair-07~2"), None))
+}
+
+#[test]
+fn a_restart_is_a_fence_and_a_begin_in_one() {
+    let next = id().next_generation().unwrap();
+    // Main has moved: the next candidate stands on it, the tombstone on the old base.
+    let observed = ObservedBuilder::sealed().other(M, Some(N)).main(M).build();
+    let commit = on(&observed, |t| restart(t, K, Some(N), Some(B), &next, add(X, Some(M), 7)));
+    check(
+        &commit,
+        [at("main", M), at("audit/repair-07", K)].into_iter().chain(next_unused()).collect(),
+        vec![
+            adds(X, Some(M), 7),
+            branch("audit/repair-07~2", X),
+            tag("closed/repair-07", K),
+            tag("audit/repair-07", N),
+        ],
+    );
+    let after = apply(&observed, &commit).unwrap();
+    assert!(shows(&after, &commit));
+    assert!(apply(&after, &commit).is_err(), "once");
+    let view = TableView::Present(Box::new(after.clone()));
+    assert_eq!(reconcile(&no_journal(), &view, FilesLive::No).state, State::Closed);
+    // A request in flight for the old one is refused, also after a rollback to its base.
+    let publish = publish_of(&ObservedBuilder::sealed().build(), K);
+    let rolled_back = ObservedBuilder(after).main(N).build();
+    assert!(apply(&rolled_back, &publish).is_err());
+    // And where the old one was published first, nothing is begun.
+    let published = apply(&ObservedBuilder::sealed().build(), &publish).unwrap();
+    let late = on(&ObservedBuilder::sealed().build(), |t| restart(t, K, Some(N), Some(B), &next, add(X, Some(N), 7)));
+    assert!(apply(&published, &late).is_err());
+}
+
+/// An empty table's candidate that has only its marker leaves no other snapshot but the next one's.
+#[test]
+fn a_restarts_tombstone_never_stands_on_the_head() {
+    let next = id().next_generation().unwrap();
+    let observed = ObservedBuilder::sealed_first().branch(audit(), B).build();
+    let commit = on(&observed, |t| restart(t, B, None, Some(B), &next, add(X, None, 4)));
+    check(
+        &commit,
+        [at("main", None), at("audit/repair-07", B)].into_iter().chain(next_unused()).collect(),
+        vec![adds(X, None, 4), branch("audit/repair-07~2", X), tag("closed/repair-07", B), tag("audit/repair-07", X)],
+    );
 }

@@ -6,3 +6,4 @@ mod intent;
 mod outcome;
 mod properties;
 mod reconcile;
+mod rerun;
