@@ -33,7 +33,7 @@ fn wrong_use_is_2_and_help_is_0() {
         assert_eq!(ran.err, "", "{line:?}");
     }
     place.run(&[]).ends(2);
-    place.run(&["--help"]).ends(0).says(&["publish", "Exit codes", "calve demo"]);
+    place.run(&["--help"]).ends(0).says(&["publish", "Exit codes", "calve demo", "--catalog prod"]);
     place.run(&["--version"]).ends(0).says(&[env!("CARGO_PKG_VERSION")]);
     for verb in [
         "demo",
@@ -48,6 +48,8 @@ fn wrong_use_is_2_and_help_is_0() {
         "status",
         "log",
         "review",
+        "probe",
+        "doctor",
     ] {
         place.run(&[verb, "--help"]).ends(0).says(&["Example", &format!("calve {verb}")]);
     }
@@ -56,7 +58,7 @@ fn wrong_use_is_2_and_help_is_0() {
 #[test]
 fn verbs_of_later_versions_are_unknown() {
     let place = Place::new();
-    for verb in ["rebase", "approve", "clean", "recover", "verify", "stale", "release", "probe", "serve"] {
+    for verb in ["rebase", "approve", "clean", "recover", "verify", "stale", "release", "serve"] {
         place.run(&[verb]).complains(2, &["unrecognized subcommand"]);
     }
 }
@@ -79,8 +81,28 @@ fn settings_files_are_read_strictly() {
     let named = file.canonicalize().unwrap().display().to_string();
     let named = named.strip_prefix("/private").unwrap_or(&named).to_owned();
     place.run(&["status"]).complains(2, &["calve.toml", "`warehous`", &named]);
-    place.write("calve.toml", "[catalog.prod]\nuri = \"http://localhost\"\n");
-    place.run(&["status"]).complains(2, &["embedded catalog only"]);
+    place.write("calve.toml", "[catalog.prod]\nurl = \"http://localhost\"\n");
+    place.run(&["status"]).complains(2, &["catalog prod", "`uri`", "missing", &named]);
+}
+
+#[test]
+fn catalogs_are_chosen_by_name() {
+    let place = Place::new();
+    place.write("calve.toml", "[catalog.prod]\nuri = \"hunter2\"\n[catalog.old]\ntype = \"hive\"\n");
+    place.run(&["status"]).complains(2, &["several are configured", "old, prod", "--catalog NAME", "CALVE_CATALOG"]);
+    let no_secret = |ran: Ran| assert!(!ran.err.contains("hunter2"), "{ran:?}");
+    no_secret(place.run(&["status", "--catalog", "prod"]).complains(2, &["catalog prod", "`uri`", "https://"]));
+    no_secret(place.run(&["status", "--catalog", "old"]).complains(2, &["catalog old", "`type`", "hive", "REST"]));
+    no_secret(place.run(&["status", "--catalog", "new"]).complains(2, &["catalog new", "old, prod", "calve.toml"]));
+    let two = ["two catalogs are named", "lake by CALVE_WAREHOUSE", "prod by --catalog"];
+    place.lake(&["status", "--catalog", "prod"]).complains(2, &two);
+    place.write(".pyiceberg.yaml", "catalog:\n  python:\n    type: sql\n    uri: sqlite:///hunter2\n");
+    no_secret(
+        place.run(&["status", "--catalog", "python"]).complains(2, &["catalog python", "\"sql\"", "--warehouse"]),
+    );
+    place.write(".pyiceberg.yaml", "catalog:\n  python: \"hunter2\n");
+    no_secret(place.run(&["status", "--catalog", "prod"]).complains(2, &[".pyiceberg.yaml", "YAML"]));
+    place.lake(&["status"]).complains(2, &["lake", "calve create"]);
 }
 
 #[test]
@@ -298,4 +320,40 @@ fn demo_as_json_is_one_object_a_step() {
     }
     assert_eq!(last["main"]["2013-08-09"], 999);
     assert_eq!(last["main"].get("2013-08-10"), None);
+}
+
+#[test]
+fn probe_finds_the_embedded_catalog_safe_and_leaves_nothing() {
+    let place = shop();
+    let report = place.lake(&["probe", "--namespace", "shop", "--json"]).ends(0).json();
+    assert_eq!(report["verdict"], "safe", "{report}");
+    for guarantee in report["guarantees"].as_array().unwrap() {
+        let needed = guarantee["needed"].as_bool().unwrap();
+        assert!(!needed || guarantee["seen"] == "holds", "{guarantee}");
+        assert!(!needed || !guarantee["request"].as_str().unwrap().is_empty(), "{guarantee}");
+    }
+    let status = place.lake(&["status", "--json"]).ends(0).json();
+    assert_eq!(status["tables"].as_array().unwrap().len(), 1, "{status}");
+    place.lake(&["probe", "--namespace", "new.deep"]).ends(0).says(&[
+        "SAFE TO PUBLISH",
+        "refused with 409",
+        "not tested",
+    ]);
+    for bad in ["", "a..b", "a/b"] {
+        place.lake(&["probe", "--namespace", bad]).complains(2, &["malformed"]);
+    }
+    place.lake(&["probe"]).complains(2, &["--namespace"]);
+}
+
+#[test]
+fn doctor_changes_nothing_and_ends_with_0() {
+    let place = shop();
+    let before = place.seen();
+    let report = place.lake(&["doctor", "--json"]).ends(0).json();
+    assert_eq!(report["tables"][0], "shop.orders");
+    assert_eq!(report["findings"][0]["rule"], "snapshot-age", "{report}");
+    place.lake(&["doctor", "shop.orders"]).ends(0).says(&["looked at shop.orders", "by default", "ALTER TABLE"]);
+    place.lake(&["doctor", "--journal", "lake/shop/orders/j"]).ends(0).says(&["RISK", "inside the table"]);
+    place.lake(&["doctor", "shop.other"]).complains(13, &["shop.other", "does not exist"]);
+    assert_eq!(place.seen(), before);
 }

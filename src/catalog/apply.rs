@@ -3,17 +3,14 @@
 //! The embedded catalog is its own server, and the fake stands in for one; both decide here. Source: Iceberg REST
 //! specification, `updateTable`.
 
-#[cfg(any(test, feature = "testing"))]
 use std::collections::HashMap;
 
-use iceberg::spec::{FormatVersion, TableMetadata, TableMetadataBuilder};
-#[cfg(any(test, feature = "testing"))]
-use iceberg::spec::{Operation, Snapshot, Summary};
+use iceberg::spec::{FormatVersion, Operation, Snapshot, Summary, TableMetadata, TableMetadataBuilder};
 use iceberg::{TableCreation, TableRequirement, TableUpdate};
 
 use super::{CatalogError, Commit};
 use crate::clock::Clock;
-use crate::ids::TableName;
+use crate::ids::{TableName, TableUuid};
 use crate::observed::set_time;
 
 /// A server's refusal: an HTTP status and its words.
@@ -149,8 +146,19 @@ pub(crate) fn create(
     super::metadata::parse_value(json, &format!("of the new table {table}"))
 }
 
-/// Kept for tests of several modules: a snapshot whose manifest list is a name only.
-#[cfg(any(test, feature = "testing"))]
+/// Refuses where another table stands under the name: only what a probe has made may it drop.
+pub(crate) fn is_still(metadata: &TableMetadata, table: &TableName, uuid: TableUuid) -> Result<(), CatalogError> {
+    if metadata.uuid() == uuid.0 {
+        return Ok(());
+    }
+    let found = metadata.uuid();
+    Err(CatalogError::Invalid(format!(
+        "table {table} is not the one that was made: its uuid is {found}, not {uuid}; it stays"
+    )))
+}
+
+/// A snapshot that fits the table as loaded, and whose manifest list is a name only: for scratch tables, of which nobody
+/// reads a row.
 pub(crate) fn bare_snapshot(
     metadata: &TableMetadata,
     id: i64,

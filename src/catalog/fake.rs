@@ -13,7 +13,7 @@ use iceberg::spec::TableMetadata;
 use super::apply::{self, Refusal};
 use super::{Catalog, CatalogError, Commit, LoadedTable, Reply, metadata};
 use crate::clock::Clock;
-use crate::ids::{CatalogIdentity, TableName};
+use crate::ids::{CatalogIdentity, TableName, TableUuid};
 
 /// One table: every metadata it ever had, oldest first, each with its location.
 type Versions = Vec<(String, Arc<TableMetadata>)>;
@@ -178,6 +178,13 @@ impl Catalog for FakeCatalog {
             },
             Err(Refusal { status, message }) => Reply::Refused { status, message },
         }
+    }
+
+    async fn drop_scratch(&self, table: &TableName, uuid: TableUuid) -> Result<(), CatalogError> {
+        let found = self.load(table).await?;
+        apply::is_still(&found.metadata, table, uuid)?;
+        drop(self.lock().remove(table));
+        Ok(())
     }
 }
 

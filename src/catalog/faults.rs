@@ -12,8 +12,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use iceberg::TableCreation;
 
-use super::{Catalog, CatalogError, Commit, LoadedTable, Reply};
-use crate::ids::{CatalogIdentity, TableName};
+use super::{Capabilities, Catalog, CatalogError, Commit, LoadedTable, Reply};
+use crate::ids::{CatalogIdentity, TableName, TableUuid};
 
 /// What happens to one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -263,6 +263,18 @@ impl<C: Catalog> Catalog for Faults<C> {
 
     fn read_with(&self, table: &LoadedTable) -> Vec<(String, String)> {
         self.inner.read_with(table)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn commit_all(&self, commits: &[Commit]) -> Reply {
+        self.inner.commit_all(commits).await
+    }
+
+    async fn drop_scratch(&self, table: &TableName, uuid: TableUuid) -> Result<(), CatalogError> {
+        self.inner.drop_scratch(table, uuid).await
     }
 
     async fn commit(&self, commit: &Commit) -> Reply {

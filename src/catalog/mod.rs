@@ -28,6 +28,8 @@ use iceberg::spec::TableMetadata;
 use crate::ids::{CatalogIdentity, TableName, TableUuid};
 use crate::observed::Observed;
 
+pub(crate) use apply::bare_snapshot;
+
 pub use crate::publish::commits::Commit;
 
 /// What came back for one commit.

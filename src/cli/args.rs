@@ -14,7 +14,7 @@ use crate::journal::record::Source;
 /// table itself what happened when the answer to that commit is lost.
 #[derive(Debug, Parser)]
 #[command(name = "calve", version, max_term_width = 110, subcommand_required = true, arg_required_else_help = true)]
-#[command(after_help = "Try it: calve demo\n\n\
+#[command(after_help = "Examples:\n  calve demo\n  calve --warehouse ./lake status\n  calve --catalog prod status\n\n\
 Exit codes: 0 done, 1 calve failed, 2 wrong use, 10 evidence failed or missing, 11 conflict, 13 rejected,\n\
 14 not published and nothing is wrong, 20 unresolved (may be visible: run `calve reconcile`), 21 a person must look.")]
 pub struct CommandLine {
@@ -33,8 +33,12 @@ pub struct Global {
     /// The folder of the warehouse: an embedded catalog with its tables and journal
     #[arg(long, global = true, value_name = "DIR", env = "CALVE_WAREHOUSE", hide_env_values = true)]
     pub warehouse: Option<PathBuf>,
-    /// The folder of the journal, instead of DIR/journal
-    #[arg(long, global = true, value_name = "PATH", env = "CALVE_JOURNAL", hide_env_values = true)]
+    /// The catalog over REST, as calve.toml, ~/.pyiceberg.yaml or the environment configure it [default: the default
+    /// or only one]
+    #[arg(long, global = true, value_name = "NAME", env = "CALVE_CATALOG", hide_env_values = true)]
+    pub catalog: Option<String>,
+    /// Where the journal is, e.g. s3://ops/calve [default: DIR/journal of a warehouse, else the user's state folder]
+    #[arg(long, global = true, value_name = "URI|PATH", env = "CALVE_JOURNAL", hide_env_values = true)]
     pub journal: Option<PathBuf>,
     /// Who owns what is begun, instead of user@host
     #[arg(long, global = true, value_name = "NAME", env = "CALVE_OWNER", hide_env_values = true)]
@@ -108,6 +112,16 @@ pub enum Command {
     /// Nine questions about a publication, answered for the person who has to decide
     #[command(after_help = "Example:\n  calve review shop.orders first")]
     Review(Review),
+    /// Try what this catalog and journal guarantee, with real commits on scratch tables, and say whether that is enough
+    #[command(
+        after_help = "Examples:\n  calve probe --namespace scratch\n  calve --catalog prod probe --namespace scratch --json\n\n\
+                            Exit code 0: safe to publish. 13: not. The scratch tables are dropped at the end."
+    )]
+    Probe(Probe),
+    /// What is risky in the settings of tables, of this catalog and of the journal, and what to do about it
+    #[command(after_help = "Examples:\n  calve doctor\n  calve doctor shop.orders --older-than 2d --json\n\n\
+                            Nothing is changed. Exit code 0 whatever is found; the findings are in the JSON.")]
+    Doctor(Doctor),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  calve completion bash > ~/.local/share/bash-completion/completions/calve")]
     Completion(Completion),
@@ -178,7 +192,7 @@ pub struct ContractCheck {
 /// Which contract to use.
 #[derive(Debug, Args)]
 pub struct ContractFile {
-    /// The contract [default: contracts/TABLE.toml here, else in the warehouse]
+    /// The contract [default: contracts/TABLE.toml here, in the warehouse, or beside calve.toml]
     #[arg(long = "contract", value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
@@ -368,6 +382,24 @@ pub struct Review {
     /// Where its contract is.
     #[command(flatten)]
     pub contract: ContractFile,
+}
+
+/// `probe`.
+#[derive(Debug, Args)]
+pub struct Probe {
+    /// Where the scratch tables are made; no table that is there is touched
+    #[arg(long, value_name = "NS")]
+    pub namespace: String,
+}
+
+/// `doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// The table [default: all]
+    pub table: Option<TableName>,
+    /// From which age an open publication counts as forgotten, e.g. 2d [default: 7d]
+    #[arg(long, value_name = "TIME", value_parser = super::values::duration)]
+    pub older_than: Option<Duration>,
 }
 
 /// `completion`.

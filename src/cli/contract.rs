@@ -26,7 +26,8 @@ pub(super) struct Found {
     path: PathBuf,
 }
 
-/// The table's contract: the file named, else the one here, else the one in the warehouse. `None` where there is none.
+/// The table's contract: the file named, else the one here, else the one in the warehouse, else the one
+/// beside calve.toml. `None` where there is none.
 pub(super) fn find_contract(
     context: &Context,
     table: &TableName,
@@ -40,10 +41,12 @@ pub(super) fn find_contract(
     if let Some(found) = read(Path::new(&name))? {
         return Ok(Some(found));
     }
-    match context.settings()?.warehouse {
-        Some(warehouse) => read(&warehouse.join(name)),
-        None => Ok(None),
+    for folder in context.settings()?.contract_folders() {
+        if let Some(found) = read(&folder.join(&name))? {
+            return Ok(Some(found));
+        }
     }
+    Ok(None)
 }
 
 impl Found {
@@ -58,7 +61,7 @@ pub(super) fn required(context: &Context, table: &TableName, given: &ContractFil
     let found = find_contract(context, table, given)?;
     found.ok_or_else(|| {
         Failure::usage(format!(
-            "table {table} has no contract: {} is neither here nor in the warehouse\n\
+            "table {table} has no contract: {} is neither here, nor in the warehouse, nor beside calve.toml\n\
              Name one with --contract FILE, or write a first one: calve contract init {} --key COLUMN",
             contract_file_name(table),
             shell(&table.to_string())

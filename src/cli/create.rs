@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::Context;
 use super::args::Create;
-use super::config::Missing;
+use super::config::{Missing, Place};
 use super::exit::Outcome;
 use crate::catalog::embedded::CATALOG_FILE;
 use crate::coordinator::{self, CreateRequest};
@@ -14,7 +14,7 @@ use crate::data::create::infer_schema;
 pub(super) async fn run(context: &Context, args: Create) -> Outcome {
     let settings = context.settings()?;
     let is_new = |warehouse: &PathBuf| !warehouse.is_file() && !warehouse.join(CATALOG_FILE).exists();
-    if settings.warehouse.as_ref().is_some_and(is_new) {
+    if matches!(settings.place()?, Place::Embedded(warehouse) if is_new(&warehouse)) {
         // A file that gives no columns should not leave a warehouse behind.
         let _schema = infer_schema(&args.like).map_err(coordinator::Error::from)?;
     }

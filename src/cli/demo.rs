@@ -15,7 +15,7 @@ use self::files::FILES;
 use self::readers::Readers;
 use super::Context;
 use super::args::Demo;
-use super::config::{Missing, embedded};
+use super::config::{JournalPlace, Missing, embedded};
 use super::exit::{Failure, Outcome};
 use crate::catalog::faults::{Fault, Faults};
 use crate::contract::Contract;
@@ -34,7 +34,8 @@ const PARTITION: &str = "day(flight_date)";
 pub(super) async fn run(context: &Context, args: Demo) -> Outcome {
     let dir = place(args.dir)?;
     let catalog = Arc::new(Faults::new(embedded(&dir, Missing::Create).await?));
-    let coordinator = context.settings()?.over(catalog.clone(), &dir)?;
+    let journal = JournalPlace::Warehouse(dir.join("journal"));
+    let coordinator = context.settings()?.over(catalog.clone(), &journal).await?;
     files::unpack(&dir)?;
     let contract = files::contract(&dir)?;
     let mut story = Story {

@@ -8,10 +8,12 @@ mod config;
 mod contract;
 mod create;
 mod demo;
+mod doctor;
 mod exit;
 mod log;
 #[cfg(feature = "testing")]
 mod pause;
+mod probe;
 mod progress;
 mod publish;
 mod reconcile;
@@ -32,7 +34,7 @@ use clap::{CommandFactory as _, Parser as _};
 use serde::Serialize;
 
 use args::{Command, CommandLine, Global};
-use config::{Missing, Settings};
+use config::{Environment, Missing, Settings};
 use exit::{Failure, Outcome, complain, write_out};
 use progress::Terminal;
 
@@ -65,6 +67,8 @@ pub async fn run(line: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Status(args) => status::run(&context, args).await,
         Command::Log(args) => log::run(&context, args).await,
         Command::Review(args) => review::run(&context, args).await,
+        Command::Probe(args) => probe::run(&context, args).await,
+        Command::Doctor(args) => doctor::run(&context, args).await,
         Command::Completion(args) => completion::run(&args),
     };
     outcome.unwrap_or_else(|failure| complain(&failure, context.global.json))
@@ -111,7 +115,7 @@ impl Context {
     }
 
     fn settings(&self) -> Result<Settings, Failure> {
-        Settings::find(&self.global, &self.folder()?)
+        Settings::find(&self.global, Environment::of_process(self.folder()?))
     }
 
     async fn coordinator(&self) -> Result<Coordinator, Failure> {

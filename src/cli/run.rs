@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
@@ -34,6 +33,7 @@ const STOPS: [(SignalKind, i32, &str); 2] =
 /// Begins, runs the job, validates, publishes.
 pub(super) async fn run(context: &Context, args: Run) -> Outcome {
     let settings = context.settings()?;
+    settings.require_journal()?;
     let coordinator = context.coordinator().await?;
     // Before anything is begun: without a contract, the job would be run for nothing.
     let (contract, sources_root) = match required(context, &args.table, &args.contract) {
@@ -99,20 +99,8 @@ pub(super) async fn run(context: &Context, args: Run) -> Outcome {
 
 /// What the job is told, besides what the environment has. No secret is added to it.
 fn environment(settings: &Settings, coordinator: &Coordinator) -> Result<BTreeMap<&'static str, OsString>, Failure> {
-    let mut values = BTreeMap::from([("CALVE_OWNER", OsString::from(coordinator.owner().to_string()))]);
-    let whole = |path: &Path| {
-        std::path::absolute(path).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
-    };
-    if let Some(warehouse) = &settings.warehouse {
-        let warehouse = whole(warehouse)?;
-        let database = warehouse.join(crate::catalog::embedded::CATALOG_FILE);
-        values.insert("CALVE_CATALOG_NAME", crate::catalog::embedded::CATALOG_NAME.into());
-        values.insert("CALVE_CATALOG_URI", format!("sqlite:///{}", database.display()).into());
-        values.insert("CALVE_WAREHOUSE", warehouse.into());
-    }
-    if let Some(journal) = &settings.journal {
-        values.insert("CALVE_JOURNAL", whole(journal)?.into());
-    }
+    let mut values = settings.job_environment()?;
+    values.insert("CALVE_OWNER", OsString::from(coordinator.owner().to_string()));
     Ok(values)
 }
 

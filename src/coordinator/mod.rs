@@ -6,11 +6,13 @@
 mod abandon;
 mod begin;
 mod create;
+mod doctor;
 mod effect;
 mod error;
 mod evidence;
 mod facts;
 mod log;
+mod probe;
 mod publish;
 mod reconcile;
 mod review;
@@ -32,6 +34,7 @@ use crate::journal::process::Process;
 
 pub use begin::BeginRequest;
 pub use create::CreateRequest;
+pub use doctor::{DoctorRequest, JournalKind};
 pub use effect::Step;
 pub use error::Error;
 pub use run::{Job, RunRequest};

@@ -67,7 +67,7 @@ impl Coordinator {
         Ok(StatusReport { catalog, tables: vec![status] })
     }
 
-    async fn table_status(&self, name: &TableName) -> Result<TableStatus, Error> {
+    pub(super) async fn table_status(&self, name: &TableName) -> Result<TableStatus, Error> {
         let table = self.catalog.load(name).await?;
         let mut publications = Vec::new();
         for id in self.publications_of(&table).await? {

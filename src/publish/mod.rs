@@ -6,7 +6,8 @@
 //! - [`mod@reconcile`]: what happened, from the table, as a [`state`];
 //! - [`decide`]: the gate before PUBLISH;
 //! - [`rerun`]: what `run` does about an id;
-//! - [`outcome`]: what a person or a scheduler is told.
+//! - [`outcome`]: what a person or a scheduler is told;
+//! - [`trust`]: whether a catalog and a journal may be published with.
 //!
 //! Nothing here waits, reads or writes.
 
@@ -23,6 +24,7 @@ pub mod state;
 mod testkit;
 #[cfg(test)]
 mod tests;
+pub mod trust;
 
 pub use intent::Intent;
 pub use outcome::PublishOutcome;

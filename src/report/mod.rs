@@ -7,6 +7,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 mod text;
+mod trust;
 mod words;
 
 use chrono::{DateTime, Utc};
@@ -16,8 +17,9 @@ use crate::digest::Digest;
 use crate::evidence::check::CheckResult;
 use crate::ids::{Incarnation, Owner, PublicationId, RefName, SnapshotId, TableName};
 use crate::publish::attempt::{CloseReason, Source};
-use crate::publish::outcome::{EXIT_DONE, EXIT_EVIDENCE, PublishOutcome, reconcile_exit};
+use crate::publish::outcome::{EXIT_DONE, EXIT_EVIDENCE, EXIT_REJECTED, PublishOutcome, reconcile_exit};
 use crate::publish::reconcile::{Finding, Visibility};
+use crate::publish::trust::{Guarantee, Seen, Trust};
 
 pub use run::{JobEnd, RunPart, RunReport, TimedPart};
 pub use text::Text;
@@ -334,6 +336,97 @@ pub struct ContractReport {
     pub written: bool,
 }
 
+/// `probe`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ProbeReport {
+    /// The catalog.
+    pub catalog: String,
+    /// The journal's root.
+    pub journal: String,
+    /// Where the scratch tables were.
+    pub namespace: String,
+    /// One each, in the order of [`Guarantee::ALL`].
+    pub guarantees: Vec<GuaranteeReport>,
+    /// Whether publications may be entrusted to both.
+    #[serde(flatten)]
+    pub trust: Trust,
+    /// Things worth knowing.
+    pub warnings: Vec<String>,
+}
+
+/// `probe`, one guarantee.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct GuaranteeReport {
+    /// Which.
+    pub guarantee: Guarantee,
+    /// What it says.
+    pub what: &'static str,
+    /// Does safety rest on it?
+    pub needed: bool,
+    /// What was seen of it.
+    pub seen: Seen,
+    /// The same in a few words.
+    pub detail: String,
+    /// The request that showed it, with its reply.
+    pub request: Option<String>,
+}
+
+/// `doctor`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct DoctorReport {
+    /// The catalog.
+    pub catalog: String,
+    /// The journal's root.
+    pub journal: String,
+    /// The tables that were looked at.
+    pub tables: Vec<TableName>,
+    /// What is risky, the worst first.
+    pub findings: Vec<Advice>,
+}
+
+/// `doctor`, one finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Advice {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The rule that found it, e.g. `table-retention`.
+    pub rule: &'static str,
+    /// The table, if it concerns one.
+    pub table: Option<TableName>,
+    /// What was found.
+    pub what: String,
+    /// Why it matters.
+    pub why: String,
+    /// What to do about it: a command or a setting, if there is something to do.
+    pub remedy: Option<String>,
+}
+
+/// How bad a finding of `doctor` is, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Publications, or the memory of them, can be lost.
+    Risk,
+    /// It will become a problem.
+    Warning,
+    /// Good to know.
+    Note,
+}
+
+impl Report for ProbeReport {
+    fn exit_code(&self) -> u8 {
+        match self.trust {
+            Trust::Safe => EXIT_DONE,
+            Trust::Refused { .. } => EXIT_REJECTED,
+        }
+    }
+}
+
+impl Report for DoctorReport {}
 impl Report for CreateReport {}
 impl Report for BeginReport {}
 impl Report for StageReport {}

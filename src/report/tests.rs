@@ -424,3 +424,73 @@ fn run_ends() {
     let steps = vec![(restart, 300), (RunPart::Job { end: JobEnd::Succeeded }, 0), (failed, 10)];
     both!("run_failed", ran(steps, 1, &["reconcile", "validate"]));
 }
+
+fn guarantee(guarantee: Guarantee, seen: Seen, detail: &str, request: Option<&str>) -> GuaranteeReport {
+    let (what, needed) = (guarantee.words(), guarantee.is_needed());
+    GuaranteeReport { guarantee, what, needed, seen, detail: detail.to_owned(), request: request.map(str::to_owned) }
+}
+
+fn probed(guarantees: Vec<GuaranteeReport>, warnings: &[&str]) -> ProbeReport {
+    let seen: Vec<_> = guarantees.iter().map(|found| (found.guarantee, found.seen)).collect();
+    ProbeReport {
+        catalog: "catalog https://catalog.example/iceberg (warehouse lake)".to_owned(),
+        journal: "s3://ops/calve".to_owned(),
+        namespace: "scratch".to_owned(),
+        trust: crate::publish::trust::judge(&seen),
+        guarantees,
+        warnings: warnings.iter().map(|&warning| warning.to_owned()).collect(),
+    }
+}
+
+#[test]
+fn probe() {
+    let holds = |of| {
+        guarantee(of, Seen::Holds, "refused with 409, nothing changed", Some("require main = 5; add 7 -> refused 409"))
+    };
+    let mut all: Vec<_> = Guarantee::ALL.map(holds).into();
+    let last = all.len() - 1;
+    all[last - 1] = guarantee(Guarantee::Transactions, Seen::NotTested, "there is no such endpoint", None);
+    all[last - 2] = guarantee(Guarantee::IdempotencyKey, Seen::Broken, "not advertised, so none is sent", None);
+    both!("probe_safe", probed(all.clone(), &[]));
+    all[0] = guarantee(
+        Guarantee::FalseExpectation,
+        Seen::Broken,
+        "it was applied",
+        Some("require main = 5; add 7, branch main = 7 -> accepted"),
+    );
+    all[5] = guarantee(Guarantee::OneWinner, Seen::NotTested, "none was accepted", None);
+    both!(
+        "probe_refused",
+        probed(all, &["the scratch table scratch.calve_probe_1 is left behind, drop it yourself: 403"])
+    );
+}
+
+#[test]
+fn doctor() {
+    let report = |tables: Vec<TableName>, findings| DoctorReport {
+        catalog: "the warehouse /lake".to_owned(),
+        journal: "/lake/journal".to_owned(),
+        tables,
+        findings,
+    };
+    both!("doctor_nothing", report(vec![], vec![]));
+    let advice = |severity, rule, table: Option<TableName>, remedy: Option<&str>| Advice {
+        severity,
+        rule,
+        table,
+        what: "what was found".to_owned(),
+        why: "why it matters".to_owned(),
+        remedy: remedy.map(str::to_owned),
+    };
+    let findings = vec![
+        advice(Severity::Risk, "journal-private", None, Some("--journal")),
+        advice(
+            Severity::Warning,
+            "forgotten-branch",
+            Some(table()),
+            Some("calve abandon shop.orders late-09 --reason …"),
+        ),
+        advice(Severity::Note, "gc-disabled", Some(table()), None),
+    ];
+    both!("doctor_findings", report(vec![table()], findings));
+}

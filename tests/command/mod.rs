@@ -65,9 +65,13 @@ impl Place {
     /// Gives a command this working directory and the warehouse `lake`.
     pub fn prepare(&self, command: &mut Command) {
         command.current_dir(self.path()).stdin(Stdio::null());
-        for variable in ["CALVE_JOURNAL", "CALVE_TEST_PAUSE_AT"] {
+        for variable in
+            ["CALVE_CATALOG", "CALVE_JOURNAL", "CALVE_TEST_PAUSE_AT", "PYICEBERG_HOME", "PYICEBERG_DEFAULT_CATALOG"]
+        {
             command.env_remove(variable);
         }
+        // Neither the developer's catalogs nor their journal.
+        command.env("HOME", self.path()).env_remove("XDG_STATE_HOME");
         command.env("CALVE_WAREHOUSE", "lake").env("CALVE_OWNER", "tester");
     }
 

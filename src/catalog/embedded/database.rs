@@ -196,6 +196,22 @@ impl Database {
         }
     }
 
+    /// Removes the row of a table if it still names this metadata file; whether it did.
+    pub(super) async fn remove(&self, table: &TableName, location: &str) -> Result<bool, CatalogError> {
+        let removed = sqlx::query(
+            "DELETE FROM iceberg_tables
+             WHERE catalog_name = ? AND table_namespace = ? AND table_name = ? AND metadata_location = ?",
+        )
+        .bind(CATALOG_NAME)
+        .bind(table.namespace_text())
+        .bind(table.name())
+        .bind(location)
+        .execute(&self.pool)
+        .await
+        .map_err(|error| write_error(&self.file, error))?;
+        Ok(removed.rows_affected() > 0)
+    }
+
     /// Puts the new file's name in the row if the old one's is still there.
     pub(super) async fn swap(&self, table: &TableName, old: &str, new: &str) -> Swap {
         let not_tried = |error| Swap::NotTried(write_error(&self.file, error));

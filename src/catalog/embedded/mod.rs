@@ -38,7 +38,7 @@ use super::apply::{self, Refusal};
 use super::storage::{self, StorageError, StorageErrorKind};
 use super::{Catalog, CatalogError, Commit, LoadedTable, Reply, metadata};
 use crate::clock::Clock;
-use crate::ids::{CatalogIdentity, TableName};
+use crate::ids::{CatalogIdentity, TableName, TableUuid};
 
 /// The name under which the tables stand in `iceberg_tables`; other implementations must be given the same name.
 pub const CATALOG_NAME: &str = "calve";
@@ -272,6 +272,16 @@ impl Catalog for EmbeddedCatalog {
             commit.table
         );
         Reply::Refused { status: 409, message }
+    }
+
+    async fn drop_scratch(&self, table: &TableName, uuid: TableUuid) -> Result<(), CatalogError> {
+        let Some((location, metadata)) = self.read(table).await? else { return Ok(()) };
+        apply::is_still(&metadata, table, uuid)?;
+        if self.database.remove(table, &location).await? {
+            return Ok(());
+        }
+        let reason = "someone changed it meanwhile, so it stays".to_owned();
+        Err(CatalogError::Unavailable { what: format!("dropping table {table}"), reason })
     }
 }
 

@@ -334,3 +334,19 @@ async fn two_processes_lose_no_update() {
     }
     assert_eq!(observed.last_sequence_number, 20);
 }
+
+#[tokio::test]
+async fn a_scratch_table_is_dropped_only_while_it_is_the_one_that_was_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::starting_now(11));
+    let catalog = EmbeddedCatalog::open(dir.path(), true, clock.clone()).await.unwrap();
+    let table: TableName = "n.t".parse().unwrap();
+    let made = catalog.create(&table, small_table(&table, FormatVersion::V2)).await.unwrap().observe().uuid;
+    let other = crate::ids::TableUuid(clock.fresh_uuid());
+    let error = catalog.drop_scratch(&table, other).await.unwrap_err();
+    assert!(error.to_string().contains("n.t"), "{error}");
+    assert!(catalog.load(&table).await.is_ok());
+    catalog.drop_scratch(&table, made).await.unwrap();
+    assert!(catalog.tables().await.unwrap().is_empty());
+    catalog.drop_scratch(&table, made).await.unwrap();
+}
