@@ -1,14 +1,15 @@
-"""What DuckDB sees of a table's main: duckdb_read.py WAREHOUSE TABLE [COLUMN]
+"""What DuckDB sees of a table: duckdb_read.py WAREHOUSE TABLE [COLUMN [SNAPSHOT]]
 
-The metadata file is the one that the catalog names, found in its database as any tool without an Iceberg client would.
+Of an embedded catalog it reads the metadata file that the database names, as any tool without an Iceberg client would;
+to a REST catalog it is attached. Without SNAPSHOT it reads main.
 """
 
 import os
 import sqlite3
 import sys
 
-import duckdb
-from common import answer
+from common import answer, properties
+from duckdb_lake import attach, connect, text
 
 
 def location(warehouse, name):
@@ -26,16 +27,24 @@ def location(warehouse, name):
     return row[0]
 
 
-def main(warehouse, name, column=None):
-    metadata = location(warehouse, name)
-    connection = duckdb.connect(config={"extension_directory": sys.prefix + "/duckdb-extensions", "threads": 1})
-    for extension in ("avro", "httpfs", "iceberg"):
-        connection.load_extension(extension)
-    rows = connection.execute("SELECT count(*) FROM iceberg_scan(?)", [metadata]).fetchone()[0]
+def main(warehouse, name, column=None, snapshot=None):
+    connection = connect()
+    rest = properties(warehouse)
+    if rest is None:
+        metadata = location(warehouse, name)
+        at = f", snapshot_from_id = {int(snapshot)}" if snapshot else ""
+        table = f"iceberg_scan({text(metadata)}{at})"
+    else:
+        metadata = ""
+        attach(connection, rest)
+        at = f" AT (VERSION => {int(snapshot)})" if snapshot else ""
+        namespace, _, last = name.rpartition(".")
+        table = f'lake."{namespace}"."{last}"{at}'
+    rows = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
     by = {}
     if column:
-        query = f'SELECT CAST("{column}" AS VARCHAR), count(*) FROM iceberg_scan(?) GROUP BY ALL ORDER BY ALL'
-        by = dict(connection.execute(query, [metadata]).fetchall())
+        query = f'SELECT CAST("{column}" AS VARCHAR), count(*) FROM {table} GROUP BY ALL ORDER BY ALL'
+        by = dict(connection.execute(query).fetchall())
     answer({"metadata-location": metadata, "main": {"rows": rows, "by": by}})
 
 

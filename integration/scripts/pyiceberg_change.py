@@ -2,6 +2,7 @@
 
     overwrite BRANCH FILE FILTER   replaces the rows for which FILTER is true by those of a Parquet file
     delete BRANCH FILTER           deletes rows
+    branch NAME                    makes a branch where main is
     set-main REF                   moves main to where a branch or tag is
     expire                         expires every snapshot that PyIceberg does not protect, however young
     evolve COLUMN                  adds an optional column of text
@@ -24,6 +25,11 @@ def delete(table, branch, where):
     table.delete(where, branch=branch)
 
 
+def branch(table, name):
+    head = table.current_snapshot().snapshot_id
+    table.manage_snapshots().create_branch(snapshot_id=head, branch_name=name).commit()
+
+
 def set_main(table, ref):
     table.manage_snapshots().set_current_snapshot(ref_name=ref).commit()
 
@@ -40,7 +46,14 @@ def evolve(table, column):
         update.add_column(column, StringType())
 
 
-VERBS = {"overwrite": overwrite, "delete": delete, "set-main": set_main, "expire": expire, "evolve": evolve}
+VERBS = {
+    "overwrite": overwrite,
+    "delete": delete,
+    "branch": branch,
+    "set-main": set_main,
+    "expire": expire,
+    "evolve": evolve,
+}
 
 
 def main(warehouse, name, verb, *arguments):

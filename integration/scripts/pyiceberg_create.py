@@ -1,27 +1,33 @@
 """Makes a table as a job on PyIceberg does: pyiceberg_create.py WAREHOUSE TABLE FILE DAY_COLUMN FORMAT_VERSION
 
-The catalog is made where there is none. The table is partitioned by the day of DAY_COLUMN and holds the rows of FILE.
+An embedded catalog is made where there is none. The table is partitioned by the day of DAY_COLUMN and holds the rows of
+FILE.
 """
 
 import os
 import sys
 
 import pyarrow.parquet
-from common import answer
+from common import answer, catalog, properties
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.transforms import DayTransform
 
 
 def main(warehouse, name, file, day, version):
-    folder = os.path.realpath(warehouse)
-    catalog = SqlCatalog("calve", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
     namespace, _, table_name = name.rpartition(".")
-    catalog.create_namespace_if_not_exists(namespace)
+    if properties(warehouse) is None:
+        folder = os.path.realpath(warehouse)
+        found = SqlCatalog("calve", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+        location = f"file://{folder}/{namespace}/{table_name}"
+    else:
+        found = catalog(warehouse)
+        location = None
+    found.create_namespace_if_not_exists(namespace)
     rows = pyarrow.parquet.read_table(file)
-    table = catalog.create_table(
+    table = found.create_table(
         name,
         schema=rows.schema,
-        location=f"file://{folder}/{namespace}/{table_name}",
+        location=location,
         properties={"format-version": version},
     )
     with table.update_spec() as update:

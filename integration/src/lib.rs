@@ -10,6 +10,7 @@ pub mod mutants;
 pub mod process;
 pub mod python;
 pub mod readers;
+pub mod services;
 pub mod story;
 
 use std::path::{Path, PathBuf};

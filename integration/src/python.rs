@@ -33,27 +33,32 @@ pub fn venv() -> Result<PathBuf> {
 }
 
 fn install() -> Result<PathBuf> {
-    let needs = "the tests with PyIceberg and DuckDB need Python 3.10+ with venv and pip as `python3` on the PATH";
+    environment(PINS, INSTALL_EXTENSIONS)
+}
+
+/// The interpreter of an environment that holds exactly `pins`, in which the program `prepare` has been run once.
+pub fn environment(pins: &str, prepare: &str) -> Result<PathBuf> {
+    let needs = "the tests with real services need Python 3.10+ with venv and pip as `python3` on the PATH";
     let ask = "import sys, venv, ensurepip; print(sys.version_info >= (3, 10), sys.executable, sys.version)";
     let found = run(Command::new("python3").args(["-c", ask]), SCRIPT_LIMIT)
         .map_err(|error| HarnessError(format!("{needs}: {error}")))?;
     if !found.status.success() || !found.stdout.starts_with("True") {
         return Err(HarnessError(format!("{needs}; found: {}{}", found.stdout.trim(), tail(&found.stderr, 3))));
     }
-    let digest = Digester::new("test-environment").field(PINS).field(INSTALL_EXTENSIONS).field(&found.stdout).finish();
+    let digest = Digester::new("test-environment").field(pins).field(prepare).field(&found.stdout).finish();
     let name = format!("python-{}", digest.hex().get(..16).unwrap_or_default());
     let folder = cache::entry(
         &name,
         |folder| interpreter(folder).exists(),
         |folder| {
             step(Command::new("python3").args(["-m", "venv"]).arg(folder.join("venv")))?;
-            let pins = folder.join("requirements.txt");
-            std::fs::write(&pins, PINS).map_err(|error| HarnessError::io(pins.display(), &error))?;
+            let list = folder.join("requirements.txt");
+            std::fs::write(&list, pins).map_err(|error| HarnessError::io(list.display(), &error))?;
             let mut pip = Command::new(interpreter(folder));
-            pip.args(["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--requirement"]).arg(&pins);
+            pip.args(["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--requirement"]).arg(&list);
             // Once more: registries drop connections, and what was fetched is kept by pip.
             step(&mut pip).or_else(|_| step(&mut pip))?;
-            step(Command::new(interpreter(folder)).args(["-c", INSTALL_EXTENSIONS]))
+            step(Command::new(interpreter(folder)).args(["-c", prepare]))
         },
     )?;
     Ok(interpreter(&folder))
@@ -72,18 +77,28 @@ fn step(command: &mut Command) -> Result<()> {
     Err(HarnessError(format!("{command:?} ended with {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")))
 }
 
-/// Runs a script of `integration/scripts/` and returns the JSON value that it prints last, on one line.
-pub fn run_python<S: AsRef<std::ffi::OsStr>>(script: &str, args: &[S]) -> Result<Value> {
-    let path = source_root().join("integration/scripts").join(script);
+/// A script of `integration/scripts/` in the small environment, to be given its arguments.
+pub fn script(name: &str) -> Result<Command> {
     let mut command = Command::new(venv()?);
     // Tests run side by side on few cores; and compiled scripts do not belong into the source tree.
-    command.env("PYTHONDONTWRITEBYTECODE", "1").env("OMP_NUM_THREADS", "1").arg("-W").arg("ignore");
-    let finished = run(command.arg(&path).args(args), SCRIPT_LIMIT)?;
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("OMP_NUM_THREADS", "1").args(["-W", "ignore"]);
+    command.arg(source_root().join("integration/scripts").join(name));
+    Ok(command)
+}
+
+/// Runs a script of `integration/scripts/` and returns the JSON value that it prints last, on one line.
+pub fn run_python<S: AsRef<std::ffi::OsStr>>(name: &str, args: &[S]) -> Result<Value> {
+    answer(name, script(name)?.args(args))
+}
+
+/// Runs a script and returns the JSON value that it prints last, on one line. `name` is for the error.
+pub fn answer(name: &str, script: &mut Command) -> Result<Value> {
+    let finished = run(script, SCRIPT_LIMIT)?;
     let value = finished.stdout.lines().next_back().and_then(|line| serde_json::from_str(line).ok());
     match value {
         Some(value) if finished.status.success() => Ok(value),
         _ => Err(HarnessError(format!(
-            "{script} ended with {} and no result\n--- stdout\n{}\n--- stderr\n{}",
+            "{name} ended with {} and no result\n--- stdout\n{}\n--- stderr\n{}",
             finished.status,
             tail(&finished.stdout, 20),
             tail(&finished.stderr, 40)

@@ -1,14 +1,46 @@
 //! What the readers from outside see of a table.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use calve::catalog::properties::Properties;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::python::run_python;
+use crate::python::{answer, run_python, script};
 use crate::{HarnessError, Result};
+
+/// Where PyIceberg and DuckDB find a table.
+#[derive(Debug, Clone, Copy)]
+pub enum Source<'a> {
+    /// The embedded catalog of a warehouse folder.
+    Folder(&'a Path),
+    /// A REST catalog, by Iceberg's properties.
+    Rest(&'a Properties),
+}
+
+impl<'a> From<&'a Path> for Source<'a> {
+    fn from(folder: &'a Path) -> Self {
+        Self::Folder(folder)
+    }
+}
+
+impl<'a> From<&'a PathBuf> for Source<'a> {
+    fn from(folder: &'a PathBuf) -> Self {
+        Self::Folder(folder)
+    }
+}
+
+impl<'a> From<&'a Properties> for Source<'a> {
+    fn from(properties: &'a Properties) -> Self {
+        Self::Rest(properties)
+    }
+}
+
+/// Properties as the JSON object that scripts read.
+pub fn as_json(properties: &Properties) -> String {
+    serde_json::json!(properties.iter().collect::<BTreeMap<_, _>>()).to_string()
+}
 
 /// Rows, and how many of them have each value of the column asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -81,7 +113,7 @@ pub struct PyIceberg {
 
 impl PyIceberg {
     /// Reads a table, with its rows counted by the values of `column`.
-    pub fn read(warehouse: &Path, table: &str, column: &str) -> Result<Self> {
+    pub fn read<'a>(warehouse: impl Into<Source<'a>>, table: &str, column: &str) -> Result<Self> {
         ask("pyiceberg_read.py", warehouse, &[table, column])
     }
 
@@ -95,11 +127,11 @@ impl PyIceberg {
     }
 }
 
-/// A table's main as DuckDB sees it.
+/// A table as DuckDB sees it: main, or the snapshot asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct DuckDb {
-    /// The metadata file that the catalog names.
+    /// The metadata file that the embedded catalog names; empty for a REST catalog, which DuckDB asks itself.
     pub metadata_location: String,
     /// What a read returns.
     pub main: Rows,
@@ -107,8 +139,13 @@ pub struct DuckDb {
 
 impl DuckDb {
     /// Reads a table, with its rows counted by the values of `column`.
-    pub fn read(warehouse: &Path, table: &str, column: &str) -> Result<Self> {
+    pub fn read<'a>(warehouse: impl Into<Source<'a>>, table: &str, column: &str) -> Result<Self> {
         ask("duckdb_read.py", warehouse, &[table, column])
+    }
+
+    /// Reads a table at a snapshot, `AT (VERSION => …)`; what it returns is in `main`.
+    pub fn read_at<'a>(warehouse: impl Into<Source<'a>>, table: &str, column: &str, snapshot: &str) -> Result<Self> {
+        ask("duckdb_read.py", warehouse, &[table, column, snapshot])
     }
 }
 
@@ -122,7 +159,7 @@ pub enum Append {
 }
 
 /// Appends a Parquet file to a branch by PyIceberg.
-pub fn append(warehouse: &Path, table: &str, branch: &str, file: &Path) -> Result<Append> {
+pub fn append<'a>(warehouse: impl Into<Source<'a>>, table: &str, branch: &str, file: &Path) -> Result<Append> {
     #[derive(Deserialize)]
     struct Answer {
         snapshot: Option<String>,
@@ -138,7 +175,7 @@ pub fn append(warehouse: &Path, table: &str, branch: &str, file: &Path) -> Resul
 }
 
 /// Changes a table by PyIceberg, as `integration/scripts/pyiceberg_change.py` says; the refusal, if the client refused.
-pub fn change(warehouse: &Path, table: &str, verb: &[&str]) -> Result<Option<String>> {
+pub fn change<'a>(warehouse: impl Into<Source<'a>>, table: &str, verb: &[&str]) -> Result<Option<String>> {
     #[derive(Deserialize)]
     struct Answer {
         refused: Option<String>,
@@ -160,14 +197,17 @@ pub fn run_line(reader: &str, line: &str) -> Result<u64> {
 }
 
 /// Makes a table by PyIceberg, partitioned by the day of the column `day`, with the rows of a Parquet file.
-pub fn create(warehouse: &Path, table: &str, file: &Path, day: &str, version: u8) -> Result<()> {
+pub fn create<'a>(warehouse: impl Into<Source<'a>>, table: &str, file: &Path, day: &str, version: u8) -> Result<()> {
     let (file, version) = (file.to_string_lossy(), version.to_string());
     ask::<serde_json::Value>("pyiceberg_create.py", warehouse, &[table, file.as_ref(), day, &version]).map(drop)
 }
 
-fn ask<T: DeserializeOwned>(script: &str, warehouse: &Path, rest: &[&str]) -> Result<T> {
-    let mut args: Vec<OsString> = vec![warehouse.into()];
-    args.extend(rest.iter().map(OsString::from));
-    let value = run_python(script, &args)?;
-    serde_json::from_value(value.clone()).map_err(|error| HarnessError(format!("{script}: {error} in {value}")))
+fn ask<'a, T: DeserializeOwned>(name: &str, warehouse: impl Into<Source<'a>>, rest: &[&str]) -> Result<T> {
+    let mut command = script(name)?;
+    match warehouse.into() {
+        Source::Folder(folder) => command.arg(folder),
+        Source::Rest(properties) => command.arg("-").env("CALVE_TEST_CATALOG", as_json(properties)),
+    };
+    let value = answer(name, command.args(rest))?;
+    serde_json::from_value(value.clone()).map_err(|error| HarnessError(format!("{name}: {error} in {value}")))
 }

@@ -1,7 +1,6 @@
 //! Plants the bugs of `integration/mutants.toml` one by one, and says which the tests catch.
 //!
-//! `cargo run -p integration --bin mutants [-- --list | --only NAME]`. The last line is `mutants=<caught>/<all>`; the
-//! exit code is 1 unless all were caught, and 2 where nothing could be tried.
+//! The last line is `mutants=<caught>/<all>`; the exit code is 1 unless all were caught, and 2 where nothing could be tried.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -10,36 +9,29 @@ use std::time::Instant;
 use integration::mutants::{Fate, Mutant, Workshop, apply, parse};
 use integration::{HarnessError, Result, cache, source_root};
 
-const USAGE: &str = "usage: mutants [--list | --only NAME]…";
-
-fn main() -> ExitCode {
-    match start() {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("mutants: {error}");
-            ExitCode::from(2)
-        }
-    }
+/// Plants bugs one by one, and says which the tests catch; takes an hour or so.
+#[derive(Debug, clap::Args)]
+pub struct MutantsArgs {
+    /// Show the bugs and do nothing
+    #[arg(long, conflicts_with = "only")]
+    list: bool,
+    /// Plant this one alone; may be given several times
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
 }
 
-fn start() -> Result<ExitCode> {
+/// Runs the command.
+pub fn run(args: &MutantsArgs) -> Result<ExitCode> {
     let path = source_root().join("integration/mutants.toml");
     let text = std::fs::read_to_string(&path).map_err(|error| HarnessError::io(path.display(), &error))?;
     let all = parse(&text)?;
-    let mut only = Vec::new();
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--list" => {
-                for Mutant { name, rule, file, .. } in &all {
-                    println!("{name:34} {file:30} {rule}");
-                }
-                return Ok(ExitCode::SUCCESS);
-            }
-            "--only" => only.push(args.next().ok_or_else(|| HarnessError(USAGE.to_owned()))?),
-            _ => return Err(HarnessError(USAGE.to_owned())),
+    if args.list {
+        for Mutant { name, rule, file, .. } in &all {
+            println!("{name:34} {file:30} {rule}");
         }
+        return Ok(ExitCode::SUCCESS);
     }
+    let only = &args.only;
     if let Some(unknown) = only.iter().find(|name| !all.iter().any(|mutant| mutant.name == **name)) {
         return Err(HarnessError(format!("no mutant is called {unknown}; --list shows them")));
     }

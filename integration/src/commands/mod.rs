@@ -1,0 +1,4 @@
+//! The commands of `cargo run -p integration -- …`, one file each.
+
+pub mod mutants;
+pub mod up;

@@ -1,0 +1,34 @@
+//! `cargo run -p integration -- COMMAND`: the harness by hand.
+
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use commands::{mutants, up};
+
+/// Real services for calve, and what is done with them.
+#[derive(Debug, Parser)]
+#[command(name = "integration", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(up::UpArgs),
+    Mutants(mutants::MutantsArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Up(args) => up::run(&args),
+        Command::Mutants(args) => mutants::run(&args),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("integration: {error}");
+        ExitCode::from(2)
+    })
+}
