@@ -4,10 +4,12 @@
 //! source tree: `$CALVE_TEST_CACHE`, else `$XDG_CACHE_HOME/calve-integration`, else `~/.cache/calve-integration`. What
 //! cannot be had is an error that says so: a test here never passes because something was missing.
 
+pub mod beds;
 pub mod cache;
 pub mod command;
 pub mod mutants;
 pub mod process;
+pub mod proxy;
 pub mod python;
 pub mod readers;
 pub mod services;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{mutants, up};
+use commands::{mutants, proxy, up};
 
 /// Real services for calve, and what is done with them.
 #[derive(Debug, Parser)]
@@ -20,12 +20,14 @@ struct Cli {
 enum Command {
     Up(up::UpArgs),
     Mutants(mutants::MutantsArgs),
+    Proxy(proxy::ProxyArgs),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Up(args) => up::run(&args),
         Command::Mutants(args) => mutants::run(&args),
+        Command::Proxy(args) => proxy::run(args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("integration: {error}");

@@ -32,8 +32,10 @@ pub struct Subject {
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
-/// Runs every case in every format version against what `make` makes, a fresh subject for each.
+/// Runs every case in every format version against what `make` makes, a fresh subject for each. All cases are run, the
+/// same for every catalog; those that fail are named together.
 pub async fn run<F: Future<Output = Subject>>(make: impl Fn() -> F) {
+    let mut failed = Vec::new();
     for version in [FormatVersion::V1, FormatVersion::V2, FormatVersion::V3] {
         for (name, case) in CASES {
             let subject = make().await;
@@ -42,10 +44,11 @@ pub async fn run<F: Future<Output = Subject>>(make: impl Fn() -> F) {
             let outcome = std::panic::AssertUnwindSafe(case(&trial)).catch_unwind().await;
             if let Err(cause) = outcome {
                 let text = cause.downcast_ref::<String>().map(String::as_str).or(cause.downcast_ref().copied());
-                panic!("the case {name} failed in format {version}: {}", text.unwrap_or("it panicked"));
+                failed.push(format!("{name} in format {version}: {}", text.unwrap_or("it panicked")));
             }
         }
     }
+    assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
 }
 
 type Case = for<'a> fn(&'a Trial) -> BoxFuture<'a, ()>;
@@ -177,8 +180,11 @@ impl Trial {
         assert_eq!(made.main(), None);
         assert_eq!(self.observe().await, made);
         assert!(self.catalog.tables().await.unwrap().contains(&self.table));
+        let head = self.append("main", None).await;
+        let before = self.observe().await;
         let again = self.catalog.create(&self.table, small_table(&self.table, self.version)).await;
-        assert!(matches!(again, Err(CatalogError::TableExists(_))), "{again:?}");
+        assert!(matches!(again, Err(CatalogError::TableExists(_))), "{:?}", again.map(|made| made.observe()));
+        assert_eq!((self.observe().await, before.main()), (before.clone(), Some(head)), "it stays as it is");
         let other = TableName::new(self.table.namespace().to_vec(), "not_there".to_owned()).unwrap();
         let error = self.catalog.load(&other).await.unwrap_err();
         assert!(error.to_string().contains(&self.table.to_string()), "the tables that exist are named: {error}");

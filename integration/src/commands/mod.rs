@@ -1,4 +1,5 @@
 //! The commands of `cargo run -p integration -- …`, one file each.
 
 pub mod mutants;
+pub mod proxy;
 pub mod up;

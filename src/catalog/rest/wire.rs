@@ -215,7 +215,8 @@ impl From<TableCreation> for CreateTableRequest {
             name: creation.name,
             location: creation.location,
             schema: creation.schema,
-            partition_spec: creation.partition_spec,
+            // Iceberg's own Java parser wants an id, whatever it is; a new table's first spec is 0.
+            partition_spec: creation.partition_spec.map(|spec| spec.with_spec_id(0)),
             write_order: creation.sort_order,
             stage_create: false,
             properties,

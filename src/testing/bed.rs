@@ -1,7 +1,4 @@
-//! Whole test beds, and stand-ins for the engines that share a table with calve.
-//!
-//! An [`Engine`] does what Spark, PyIceberg or an operator's maintenance does to a table, with the requirements that
-//! they really send, so that a scenario can be played over any catalog.
+//! A table with a catalog, a journal, a clock and troubles of its own, and what engines do to it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +12,7 @@ use iceberg::spec::{
 use iceberg::{TableCreation, TableRequirement, TableUpdate};
 use parquet::arrow::ArrowWriter;
 
+use super::network::{Network, Scripted, Trouble};
 use crate::catalog::embedded::EmbeddedCatalog;
 use crate::catalog::fake::FakeCatalog;
 use crate::catalog::faults::Faults;
@@ -53,6 +51,8 @@ pub struct Bed {
     pub catalog: Arc<dyn Catalog>,
     /// The fake catalog, where it is one.
     pub fake: Option<Arc<FakeCatalog>>,
+    /// What happens on the way between the coordinators and the catalog.
+    pub network: Arc<dyn Network>,
     /// The journal that the coordinators of this bed share.
     pub journal: Arc<dyn Journal>,
     /// The clock.
@@ -61,6 +61,25 @@ pub struct Bed {
     pub table: TableName,
     folder: tempfile::TempDir,
     files: AtomicU32,
+}
+
+/// What a bed is laid over.
+#[derive(Debug)]
+pub struct Ground {
+    /// The catalog as engines and readers reach it.
+    pub catalog: Arc<dyn Catalog>,
+    /// The same catalog as the coordinators reach it, e.g. through a proxy.
+    pub reached: Arc<dyn Catalog>,
+    /// What goes wrong on the coordinators' way; `None` for what [`Bed::faults`] is told to do.
+    pub network: Option<Arc<dyn Network>>,
+    /// The journal that the coordinators share.
+    pub journal: Arc<dyn Journal>,
+    /// The clock of the coordinators, and of both ways to the catalog.
+    pub clock: Arc<ManualClock>,
+    /// The table, which is not there yet.
+    pub table: TableName,
+    /// Its format version.
+    pub version: u8,
 }
 
 /// A row of the scenario's table: day of August 2013, id, amount.
@@ -129,7 +148,23 @@ impl Bed {
         let table: TableName = "lake.days".parse().expect("a table name");
         catalog.create(&table, creation(&table, version)).await.expect("a table");
         let faults = Arc::new(Faults::new(catalog.clone()));
-        Self { faults, catalog, fake, journal, clock, table, folder, files: AtomicU32::new(0) }
+        let network = Arc::new(Scripted { faults: faults.clone(), fake: fake.clone() });
+        Self { faults, catalog, fake, network, journal, clock, table, folder, files: AtomicU32::new(0) }
+    }
+
+    /// A bed with an empty table on ground that is there already.
+    pub async fn on(ground: Ground) -> Self {
+        let Ground { catalog, reached, network, journal, clock, table, version } = ground;
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        catalog.create(&table, creation(&table, version)).await.expect("a table");
+        let faults = Arc::new(Faults::new(reached));
+        let network = network.unwrap_or_else(|| Arc::new(Scripted { faults: faults.clone(), fake: None }));
+        Self { faults, catalog, fake: None, network, journal, clock, table, folder, files: AtomicU32::new(0) }
+    }
+
+    /// Makes the bed's table, empty, in format version 2, where there is none of its name any more.
+    pub async fn create(&self) {
+        self.catalog.create(&self.table, creation(&self.table, 2)).await.expect("a table");
     }
 
     /// A coordinator behind the faults, with the bed's journal.
@@ -227,6 +262,39 @@ fn creation(table: &TableName, version: u8) -> TableCreation {
         .partition_spec(spec)
         .format_version(version)
         .build()
+}
+
+/// What happens on the way.
+impl Bed {
+    /// Plans what happens to the next commit of a coordinator.
+    pub fn next_commit(&self, trouble: Trouble) {
+        self.network.next_commit(trouble);
+    }
+
+    /// Lets the commit go on that has stalled for the longest, and returns the catalog's status to it.
+    pub async fn release(&self) -> u16 {
+        self.network.release().await.expect("a commit that has stalled")
+    }
+
+    /// Runs `other` when the next commit of a coordinator is on its way and has not reached the catalog.
+    pub fn before_next_commit(&self, other: impl Future<Output = ()> + Send + 'static) {
+        self.network.before_next_commit(Box::pin(other));
+    }
+
+    /// How many commits the coordinators have sent, whatever became of them.
+    pub fn commits(&self) -> usize {
+        self.faults.commits()
+    }
+
+    /// How often a commit of the coordinators has gone out: as [`Self::commits`], unless something below sends again.
+    pub fn sent(&self) -> usize {
+        self.network.sent()
+    }
+
+    /// How many commits of the coordinators the catalog has applied.
+    pub fn applied(&self) -> usize {
+        self.network.applied()
+    }
 }
 
 /// Others' writes that are run later, in the middle of a commit of calve's.
