@@ -31,15 +31,17 @@ fn the_dag_starts_a_line_that_calve_takes() {
         "2013-08-09",
     ];
     assert_eq!(words, expected);
-    // Parsed by the command itself, which then finds no warehouse.
+    // Parsed by the command itself, which then finds no catalog.
     let folder = tempfile::tempdir().unwrap();
     let calve = integration::command::binary().unwrap();
     let output = std::process::Command::new(calve)
         .args(&words)
         .current_dir(folder.path())
         .env_remove("CALVE_WAREHOUSE")
+        .env_remove("CALVE_CATALOG")
+        .env("HOME", folder.path())
         .output()
         .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(2) && said.contains("no warehouse is named"), "{said}");
+    assert!(output.status.code() == Some(2) && said.contains("no catalog is named"), "{said}");
 }

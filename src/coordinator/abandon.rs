@@ -42,7 +42,7 @@ impl Coordinator {
         if fence_form(&before.state).is_none() {
             return Err(refuse(&before, table));
         }
-        session.require_own_journal(self.journal.as_ref())?;
+        session.require_own_journal(self).await?;
         // A job under a live lease would be cut off in the middle of its work.
         self.take_lease(&mut session, DEFAULT_DURATION).await?;
         let finding = self.fence(&mut session, CloseReason::Abandoned, reason, &mut warnings).await;

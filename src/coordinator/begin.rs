@@ -170,7 +170,7 @@ impl Coordinator {
                 self.owner
             )));
         }
-        session.require_own_journal(self.journal.as_ref())?;
+        session.require_own_journal(self).await?;
         if value(summary::SCOPE) != summary_value(&opening.scope)
             || value(summary::READS) != opening.reads.as_deref().map(summary_value).unwrap_or_default()
             || value(summary::CODE) != opening.code.as_deref().map(summary_value).unwrap_or_default()

@@ -104,7 +104,7 @@ impl Coordinator {
     async fn gate(&self, session: &Session, finding: &Finding, contract: &Contract) -> Result<Decision, Error> {
         let evidence = match &finding.state {
             State::Sealed { seal, .. } => {
-                session.require_own_journal(self.journal.as_ref())?;
+                session.require_own_journal(self).await?;
                 self.recompute(session, *seal, contract).await?
             }
             _ => Err("nothing was recomputed".to_owned()),

@@ -82,7 +82,7 @@ impl Coordinator {
         warnings: &mut Vec<String>,
     ) -> (Finding, bool) {
         let State::Bypassed { snapshot, head, .. } = finding.state else { return (finding, false) };
-        if let Err(error) = session.require_own_journal(self.journal.as_ref()) {
+        if let Err(error) = session.require_own_journal(self).await {
             warnings.push(format!("no receipt was left: {error}"));
             return (finding, false);
         }

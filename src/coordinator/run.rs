@@ -239,7 +239,7 @@ impl Coordinator {
         duration: Duration,
         parts: &mut Parts<'_>,
     ) -> Result<Option<(Session, BeginReport)>, Error> {
-        session.require_own_journal(self.journal.as_ref())?;
+        session.require_own_journal(self).await?;
         // Who still works on it would be cut off.
         self.take_lease(&mut session, duration).await?;
         let done = self.restart(request, &mut session, &mut parts.report.warnings).await;

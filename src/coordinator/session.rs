@@ -133,16 +133,37 @@ impl Session {
         Ok(reconcile(&self.intent, &TableView::Present(Box::new(self.observed.clone())), files))
     }
 
-    /// Refuses to act on a candidate that was begun with another journal: its memory is elsewhere.
-    pub fn require_own_journal(&self, journal: &dyn Journal) -> Result<(), Error> {
-        match self.foreign_journal(journal) {
-            None => Ok(()),
+    /// Refuses to act on a candidate whose memory is elsewhere: in another journal, or in this one under another identity
+    /// of the catalog.
+    pub async fn require_own_journal(&self, coordinator: &Coordinator) -> Result<(), Error> {
+        let root = coordinator.journal.root();
+        match self.foreign_journal(coordinator.journal.as_ref()) {
+            None => self.require_no_other_memory(coordinator).await,
             Some(theirs) => Err(Error::Rejected(format!(
-                "{} was begun with the journal {theirs}, and this is {}: pass --journal {theirs}",
+                "{} was begun with the journal {theirs}, and this is {root}: pass --journal {theirs}",
                 self.id(),
-                journal.root()
             ))),
         }
+    }
+
+    /// One catalog may be reached under two URIs. What was sent through the one would be forgotten through the other, and
+    /// a request that may still be applied would look as if it had never been sent.
+    async fn require_no_other_memory(&self, coordinator: &Coordinator) -> Result<(), Error> {
+        if !self.log.records().is_empty() {
+            return Ok(());
+        }
+        let LogKey { catalog, table, publication } = self.log.key();
+        for other in coordinator.journal.catalogs().await? {
+            if other != *catalog && coordinator.journal.publications(&other, *table).await?.contains(publication) {
+                return Err(Error::Rejected(format!(
+                    "what was tried for {publication} is in this journal under the catalog {other}, and this one is \
+                     {catalog}: name that one with --catalog, or, where both are the same catalog, set the property \
+                     `calve.identity` of this one to {:?}",
+                    other.0
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// The journal that the candidate's marker names, if it is not this one. Where no ref leads to the marker any more,

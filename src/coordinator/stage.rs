@@ -115,7 +115,7 @@ impl Coordinator {
         let mut session = Session::open(self, &request.table, &request.id).await?;
         let finding = session.finding(self).await?;
         workable_head(&session, &finding, "stage")?;
-        session.require_own_journal(self.journal.as_ref())?;
+        session.require_own_journal(self).await?;
         let interrupted = interrupted(session.log.records(), self.inherited);
         self.take_lease(&mut session, DEFAULT_DURATION).await?;
         let staged = self.stage_leased(&mut session, request, interrupted, progress).await;

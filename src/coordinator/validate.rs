@@ -73,7 +73,7 @@ impl Coordinator {
         if request.dry_run {
             return self.validate_leased(&mut session, request, progress).await;
         }
-        session.require_own_journal(self.journal.as_ref())?;
+        session.require_own_journal(self).await?;
         self.take_lease(&mut session, DEFAULT_DURATION).await?;
         let report = self.validate_leased(&mut session, request, progress).await;
         self.release_lease(&mut session).await;

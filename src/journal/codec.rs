@@ -65,6 +65,22 @@ pub fn segment(text: &str) -> String {
     format!("{start}%~{}", Digest::of_bytes(text.as_bytes()).hex())
 }
 
+/// The text that a segment stands for; `None` for one that was cut, and for names that are none of ours.
+pub fn text_of_segment(segment: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+            }
+            plain => bytes.push(plain),
+        }
+    }
+    String::from_utf8(bytes).ok().filter(|text| self::segment(text) == segment)
+}
+
 /// A record as bytes. `path` names it in errors.
 pub fn encode(path: &str, record: &Record) -> Result<Vec<u8>, JournalError> {
     let impossible = |reason: String| JournalError::Impossible { path: path.to_owned(), number: record.number, reason };
@@ -133,9 +149,15 @@ mod tests {
         assert_ne!(segment(""), "");
         assert_ne!(segment("%2E"), segment("."));
         assert_ne!(segment("a/b"), segment("a%2Fb"));
+        for text in ["repair-07~2", "https://h:1/a b?c", "..", "%2E", "é"] {
+            assert_eq!(text_of_segment(&segment(text)).as_deref(), Some(text));
+        }
         let (long, longer) = ("é".repeat(300), "é".repeat(301));
         assert!(segment(&long).len() <= LONGEST_SEGMENT);
         assert_ne!(segment(&long), segment(&longer));
+        for none in ["%", "%2", "%zz", "%2e", "a b", "..", &segment(&long)] {
+            assert_eq!(text_of_segment(none), None, "{none}");
+        }
     }
 
     #[test]

@@ -222,6 +222,12 @@ async fn logs_are_apart(subject: &dyn Subject) {
     assert_eq!(journal.publications(&key("a").catalog, key("a").table).await.unwrap(), expected);
     assert_eq!(journal.tables(&key("a").catalog).await.unwrap(), [other_table.table, key("a").table]);
     assert!(journal.tables(&elsewhere.catalog).await.unwrap().is_empty());
+
+    assert_eq!(journal.catalogs().await.unwrap(), [key("a").catalog]);
+    assert_eq!(journal.put(&elsewhere, &record(1, &clock)).await.unwrap(), Put::Won);
+    // A folder of statements is no catalog.
+    drop(journal.put_statement(b"evidence").await.unwrap());
+    assert_eq!(journal.catalogs().await.unwrap(), [key("a").catalog, elsewhere.catalog]);
 }
 
 async fn damage_and_gaps_are_named(subject: &dyn Subject) {

@@ -146,6 +146,19 @@ impl LocalJournal {
         Ok(found)
     }
 
+    fn catalogs_now(&self) -> Result<Vec<CatalogIdentity>, JournalError> {
+        let mut found = Vec::new();
+        for name in names_in(&self.root)? {
+            let Some(catalog) = codec::text_of_segment(&name).map(CatalogIdentity) else { continue };
+            // Statements have a folder here too, and no table in it.
+            if !self.tables_now(&catalog)?.is_empty() {
+                found.push(catalog);
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
     fn tables_now(&self, catalog: &CatalogIdentity) -> Result<Vec<TableUuid>, JournalError> {
         let mut found = Vec::new();
         for name in names_in(&self.root.join(codec::segment(&catalog.0)))? {
@@ -223,6 +236,10 @@ impl Journal for LocalJournal {
     ) -> Result<Vec<PublicationId>, JournalError> {
         let catalog = catalog.clone();
         self.blocking(move |journal| journal.publications_now(&catalog, table)).await
+    }
+
+    async fn catalogs(&self) -> Result<Vec<CatalogIdentity>, JournalError> {
+        self.blocking(Self::catalogs_now).await
     }
 
     async fn tables(&self, catalog: &CatalogIdentity) -> Result<Vec<TableUuid>, JournalError> {

@@ -178,6 +178,13 @@ impl Journal for MemoryJournal {
         Ok(of_table.map(|key| key.publication.clone()).collect())
     }
 
+    async fn catalogs(&self) -> Result<Vec<CatalogIdentity>, JournalError> {
+        let state = self.state();
+        let mut found: Vec<_> = state.logs.keys().map(|key| key.catalog.clone()).collect();
+        found.dedup();
+        Ok(found)
+    }
+
     async fn tables(&self, catalog: &CatalogIdentity) -> Result<Vec<TableUuid>, JournalError> {
         let state = self.state();
         let mut found: Vec<_> = state.logs.keys().filter(|key| key.catalog == *catalog).map(|key| key.table).collect();

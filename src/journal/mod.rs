@@ -135,6 +135,9 @@ pub trait Journal: Debug + Send + Sync {
         table: TableUuid,
     ) -> Result<Vec<PublicationId>, JournalError>;
 
+    /// The catalogs under which there are logs, sorted; but for those whose identity is too long for a path.
+    async fn catalogs(&self) -> Result<Vec<CatalogIdentity>, JournalError>;
+
     /// The tables of a catalog that have logs.
     async fn tables(&self, catalog: &CatalogIdentity) -> Result<Vec<TableUuid>, JournalError>;
 

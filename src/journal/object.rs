@@ -346,6 +346,20 @@ impl Journal for ObjectJournal {
         Ok(found)
     }
 
+    async fn catalogs(&self) -> Result<Vec<CatalogIdentity>, JournalError> {
+        let mut found = Vec::new();
+        for name in self.names("").await? {
+            let segment = name.strip_suffix('/').and_then(codec::text_of_segment);
+            let Some(catalog) = segment.map(CatalogIdentity) else { continue };
+            // Statements have a folder here too, and no table in it.
+            if !self.tables(&catalog).await?.is_empty() {
+                found.push(catalog);
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
     async fn tables(&self, catalog: &CatalogIdentity) -> Result<Vec<TableUuid>, JournalError> {
         let mut found = Vec::new();
         for name in self.names(&format!("{}/", codec::segment(&catalog.0))).await? {

@@ -7,7 +7,7 @@ use calve::catalog::{Catalog, CatalogError};
 use calve::contract::Contract;
 use calve::coordinator::{BeginRequest, Coordinator, Error, StageMode, StageRequest, ValidateRequest};
 use calve::data::NoProgress;
-use calve::ids::{RefName, TableName};
+use calve::ids::{CatalogIdentity, RefName, TableName};
 use calve::journal::memory::MemoryJournal;
 use calve::journal::record::{CloseReason, Source};
 use calve::publish::PublishOutcome;
@@ -16,7 +16,7 @@ use calve::publish::reconcile::{Sent, State};
 use calve::report::Report;
 use calve::testing::{Bed, CONTRACT, KINDS, Kind, contract};
 
-use crate::support::{history, log_of, refs};
+use crate::support::{Renamed, history, log_of, refs};
 
 pub async fn try_stage(bed: &Bed, by: &Coordinator, id: &str) -> Result<calve::report::StageReport, Error> {
     let files = vec![bed.file(&[(9, 77, 0)])];
@@ -192,6 +192,37 @@ async fn begin_again() {
         let twice = [source("1"), source("2")].concat();
         let refused = calve.begin(&BeginRequest { sources: twice, ..request.clone() }).await.expect_err("twice");
         assert!(refused.exit_code() == 2 && refused.to_string().contains("orders"), "{refused}");
+    }
+}
+
+/// The same journal and table through a catalog of another name: what was tried is not known under that name.
+#[tokio::test]
+async fn another_name_of_the_catalog() {
+    for kind in KINDS {
+        let (bed, calve, _) = history(kind).await;
+        bed.sealed(&calve, "p", 9, &[(9, 4, 40)]).await;
+        let renamed: Arc<dyn Catalog> = Arc::new(Renamed(bed.faults.clone(), CatalogIdentity("other".to_owned())));
+        let coordinator = |catalog: Arc<dyn Catalog>| {
+            Coordinator::new(catalog, bed.journal.clone(), bed.clock.clone(), calve.owner().clone())
+        };
+        let stranger = coordinator(renamed);
+        let commits = bed.faults.commits();
+        for refused in [
+            try_stage(&bed, &stranger, "p").await.expect_err("elsewhere"),
+            try_validate(&bed, &stranger, "p", contract()).await.expect_err("elsewhere"),
+            stranger.publish(&bed.table, &bed.id("p"), &contract()).await.expect_err("elsewhere"),
+            bed.abandon(&stranger, "p").await.expect_err("elsewhere"),
+        ] {
+            assert_eq!(refused.exit_code(), 13, "{refused}");
+            let text = refused.to_string();
+            assert!(text.contains("calve.identity") && text.contains(&bed.catalog.identity().0), "{text}");
+        }
+        assert_eq!(bed.faults.commits(), commits);
+        let found = bed.reconcile(&stranger, "p").await;
+        assert!(matches!(found.finding.state, State::Sealed { sent: Sent::NoJournal, .. }), "{:?}", found.finding);
+        // Told that it is the same catalog, it goes on.
+        let same: Arc<dyn Catalog> = Arc::new(Renamed(bed.faults.clone(), bed.catalog.identity().clone()));
+        assert_eq!(bed.publish(&coordinator(same), "p").await.exit_code(), 0);
     }
 }
 

@@ -172,6 +172,9 @@ impl Journal for Crowded {
     async fn publications(&self, c: &CatalogIdentity, table: TableUuid) -> Result<Vec<PublicationId>, JournalError> {
         self.inner.publications(c, table).await
     }
+    async fn catalogs(&self) -> Result<Vec<CatalogIdentity>, JournalError> {
+        self.inner.catalogs().await
+    }
     async fn tables(&self, catalog: &CatalogIdentity) -> Result<Vec<TableUuid>, JournalError> {
         self.inner.tables(catalog).await
     }
@@ -204,6 +207,9 @@ impl Journal for NoStatements {
     async fn publications(&self, c: &CatalogIdentity, table: TableUuid) -> Result<Vec<PublicationId>, JournalError> {
         self.0.publications(c, table).await
     }
+    async fn catalogs(&self) -> Result<Vec<CatalogIdentity>, JournalError> {
+        self.0.catalogs().await
+    }
     async fn tables(&self, catalog: &CatalogIdentity) -> Result<Vec<TableUuid>, JournalError> {
         self.0.tables(catalog).await
     }
@@ -215,5 +221,31 @@ impl Journal for NoStatements {
     }
     async fn prove_put_if_absent(&self, clock: &dyn Clock) -> Result<PutIfAbsent, JournalError> {
         self.0.prove_put_if_absent(clock).await
+    }
+}
+
+/// A catalog under another name.
+#[derive(Debug)]
+pub struct Renamed<C>(pub C, pub CatalogIdentity);
+
+#[async_trait]
+impl<C: Catalog> Catalog for Renamed<C> {
+    fn identity(&self) -> &CatalogIdentity {
+        &self.1
+    }
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+    async fn tables(&self) -> Result<Vec<TableName>, CatalogError> {
+        self.0.tables().await
+    }
+    async fn load(&self, table: &TableName) -> Result<LoadedTable, CatalogError> {
+        self.0.load(table).await
+    }
+    async fn create(&self, table: &TableName, creation: TableCreation) -> Result<LoadedTable, CatalogError> {
+        self.0.create(table, creation).await
+    }
+    async fn commit(&self, commit: &Commit) -> Reply {
+        self.0.commit(commit).await
     }
 }

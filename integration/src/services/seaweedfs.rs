@@ -66,6 +66,9 @@ impl Ports {
     }
 }
 
+/// What is read to see whether objects can be.
+const OBJECT: &str = "/buckets/plain/ready.txt";
+
 impl SeaweedFs {
     /// Starts it, and waits until both buckets and the catalog answer.
     pub fn start() -> Result<Self> {
@@ -120,10 +123,16 @@ impl SeaweedFs {
             let config = http::request(iceberg, "GET", "/v1/config?warehouse=s3%3A%2F%2Flake", &[&bearer], "")?;
             let namespaces = http::request(iceberg, "GET", "/v1/lake/namespaces", &[&bearer], "")?;
             let s3 = http::request(s3, "GET", "/", &[], "")?;
-            match (bucket.status, config.status, namespaces.status, s3.status) {
+            // An object has to be read: for a while after a start, the store knows its names and not where its bytes are.
+            let mut object = http::request(filer, "GET", OBJECT, &[], "")?;
+            if object.status == 404 {
+                http::request(filer, "PUT", OBJECT, &["Content-Type: text/plain"], "readable")?;
+                object = http::request(filer, "GET", OBJECT, &[], "")?;
+            }
+            match (bucket.status, config.status, namespaces.status, s3.status, object.status) {
                 // S3 refuses the stranger: it is there.
-                (200, 200, 200, 403) => Ok(()),
-                statuses => Err(format!("bucket, config, namespaces and S3 answer {statuses:?}")),
+                (200, 200, 200, 403, 200) => Ok(()),
+                statuses => Err(format!("bucket, config, namespaces, S3 and an object answer {statuses:?}")),
             }
         })
     }

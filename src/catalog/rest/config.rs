@@ -67,7 +67,13 @@ pub(super) async fn connect(user: &Properties, clock: Arc<dyn Clock>) -> Result<
             .or_else(|| properties.get("idempotency-key-lifetime").map(str::to_owned)),
     };
     Ok(Connected {
-        identity: identity(&base, warehouse),
+        identity: match user.get(IDENTITY) {
+            Some(named) if named.chars().any(char::is_control) => {
+                return Err(CatalogError::Invalid(format!("`{IDENTITY}` has a control character: correct it")));
+            }
+            Some(named) => CatalogIdentity(named.to_owned()),
+            None => identity(&base, warehouse),
+        },
         uri: failure::shown(&trimmed(&base)),
         warehouse: warehouse.map(str::to_owned),
         client,
@@ -156,6 +162,9 @@ fn base_of(given: &str) -> Result<(Url, Option<(String, String)>), CatalogError>
     url.set_fragment(None);
     Ok((url, login))
 }
+
+/// The property that names the catalog in the journal, for one that is reached under several URIs.
+const IDENTITY: &str = "calve.identity";
 
 /// The normalised URI and warehouse. Source: `protocol.md`, "Journal".
 fn identity(base: &Url, warehouse: Option<&str>) -> CatalogIdentity {

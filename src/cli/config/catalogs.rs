@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::environment::Environment;
+use super::environment::{Environment, same_name};
 use super::file::File;
 use super::pyiceberg::PyIceberg;
 use crate::catalog::properties::Properties;
@@ -22,11 +22,6 @@ impl fmt::Debug for Configured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?}", self.name, self.properties)
     }
-}
-
-/// Names that differ only in case, or in dashes and underscores, are one: a variable's name can say no more.
-pub(super) fn same_name(name: &str) -> String {
-    name.to_lowercase().replace('_', "-")
 }
 
 /// Every catalog that is configured anywhere.

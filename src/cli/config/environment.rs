@@ -10,6 +10,11 @@ const CATALOG_PREFIXES: [&str; 2] = ["pyiceberg_catalog__", "calve_catalog__"];
 /// Prefix of variables that set a property of the journal's storage.
 const JOURNAL_PREFIX: &str = "calve_journal__";
 
+/// Names that differ only in case, or in dashes and underscores, are one: a variable's name can say no more.
+pub(super) fn same_name(name: &str) -> String {
+    name.to_lowercase().replace('_', "-")
+}
+
 /// What a command finds around it.
 #[derive(Debug, Clone, Default)]
 pub(in crate::cli) struct Environment {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::catalogs::same_name;
+use super::environment::same_name;
 use crate::catalog::properties::Properties;
 use crate::cli::exit::Failure;
 

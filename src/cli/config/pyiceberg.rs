@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::catalogs::same_name;
-use super::environment::Environment;
+use super::environment::{Environment, same_name};
 use crate::catalog::properties::Properties;
 use crate::cli::exit::Failure;
 

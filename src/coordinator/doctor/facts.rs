@@ -4,9 +4,18 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Duration, Utc};
 
-use super::observe::JournalKind;
 use crate::ids::{Owner, PublicationId, TableName};
 use crate::observed::Observed;
+
+/// Who can see a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum JournalKind {
+    /// It is where it was configured, or beside an embedded catalog.
+    #[default]
+    Configured,
+    /// None is configured for a catalog that others use too: it is this user's, on this machine.
+    OfThisUser,
+}
 
 /// Facts that concern no single table.
 #[derive(Debug, Clone)]

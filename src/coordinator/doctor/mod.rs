@@ -9,4 +9,5 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use observe::{DoctorRequest, JournalKind};
+pub use facts::JournalKind;
+pub use observe::DoctorRequest;

@@ -2,7 +2,7 @@
 
 use chrono::Duration;
 
-use super::facts::{OpenPublication, Surroundings, TableFacts};
+use super::facts::{JournalKind, OpenPublication, Surroundings, TableFacts};
 use super::rules;
 use crate::catalog::metadata;
 use crate::coordinator::{Coordinator, Error};
@@ -12,16 +12,6 @@ use crate::journal::lease::LeaseState;
 use crate::publish::State;
 use crate::publish::state::is_settled;
 use crate::report::{Advice, DoctorReport, PublicationStatus, Severity};
-
-/// Who can see a journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum JournalKind {
-    /// It is where it was configured, or beside an embedded catalog.
-    #[default]
-    Configured,
-    /// None is configured for a catalog that others use too: it is this user's, on this machine.
-    OfThisUser,
-}
 
 /// What `doctor` is asked for.
 #[derive(Debug, Clone)]

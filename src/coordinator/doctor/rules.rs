@@ -3,8 +3,7 @@
 use chrono::{DateTime, Duration, Utc};
 use iceberg::spec::MAIN_BRANCH;
 
-use super::facts::{Surroundings, TableFacts};
-use super::observe::JournalKind;
+use super::facts::{JournalKind, Surroundings, TableFacts};
 use crate::clock::instant;
 use crate::ids::PublicationId;
 use crate::observed::RefKind;

@@ -316,6 +316,9 @@ impl Journal for Store {
     async fn publications(&self, _: &CatalogIdentity, _: TableUuid) -> Result<Vec<PublicationId>, JournalError> {
         Ok(Vec::new())
     }
+    async fn catalogs(&self) -> Result<Vec<CatalogIdentity>, JournalError> {
+        Ok(Vec::new())
+    }
     async fn tables(&self, _: &CatalogIdentity) -> Result<Vec<TableUuid>, JournalError> {
         Ok(Vec::new())
     }

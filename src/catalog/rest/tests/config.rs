@@ -124,6 +124,9 @@ async fn one_catalog_has_one_identity() {
     assert_ne!(of(format!("{}/a", server.uri), "w").await, plain);
     assert_ne!(of(server.uri.clone(), "v").await, plain);
     assert!(!of(server.uri.clone(), "s3://key:secretword@b/").await.contains("secretword"));
+    // Under another URI, it may be said to be the same.
+    let named = [("uri", format!("{}/a", server.uri)), ("calve.identity", plain.clone())].into_iter().collect();
+    assert_eq!(connect(&named).await.unwrap().identity().0, plain);
 }
 
 #[tokio::test]
