@@ -1,6 +1,8 @@
 """A Spark session that takes commands: one JSON object a line on its input, one a line on its output.
 
     {"sql": STATEMENT}     answers {"rows": [[VALUE, …], …]}
+    {"under": {NAME: VALUE}, "sql": [STATEMENT, …]}
+                           runs them under settings that hold for them alone; answers with the rows of the last
     {"set": {NAME: VALUE}} sets, or with null unsets, settings of the session; answers {"rows": []}
     {"python": PROGRAM}    runs it with `spark` and `functions` in scope; what it leaves in `answer` is in {"value": …}
 
@@ -21,7 +23,26 @@ def say(value):
     answers.flush()
 
 
+def under(spark, settings, statements):
+    before = {name: spark.conf.get(name, None) for name in settings}
+    rows = []
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        for statement in statements:
+            rows = spark.sql(statement).collect()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)
+    return {"rows": [list(row) for row in rows]}
+
+
 def obey(spark, command):
+    if "under" in command:
+        return under(spark, command["under"], command["sql"])
     if "sql" in command:
         return {"rows": [list(row) for row in spark.sql(command["sql"]).collect()]}
     if "set" in command:

@@ -139,22 +139,23 @@ impl Warehouse {
 
     /// Runs `calve … --warehouse DIR --json` in the warehouse's folder.
     pub fn calve<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Ran> {
-        let mut command = command(self.path())?;
+        let mut command = command_in(self.path())?;
         command.args(args).arg("--warehouse").arg(self.path());
-        finish(command)
+        finish(command.arg("--json"))
     }
 }
 
 /// Runs `calve … --json` in a folder, without a warehouse.
 pub fn calve<S: AsRef<OsStr>>(folder: &Path, args: &[S]) -> Result<Ran> {
-    let mut command = command(folder)?;
+    let mut command = command_in(folder)?;
     command.args(args);
-    finish(command)
+    finish(command.arg("--json"))
 }
 
-fn command(folder: &Path) -> Result<Command> {
+/// `calve`, to be given arguments, in a folder that is its home too, and without what the user's environment says about
+/// catalogs.
+pub fn command_in(folder: &Path) -> Result<Command> {
     let mut command = Command::new(binary()?);
-    // What the user's environment says about catalogs must not reach a test.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CALVE_")) {
         command.env_remove(name);
     }
@@ -162,9 +163,9 @@ fn command(folder: &Path) -> Result<Command> {
     Ok(command)
 }
 
-fn finish(mut command: Command) -> Result<Ran> {
-    command.arg("--json");
-    let finished = run(&mut command, RUN_LIMIT)?;
+/// Runs the command to its end.
+pub fn finish(command: &mut Command) -> Result<Ran> {
+    let finished = run(command, RUN_LIMIT)?;
     Ok(Ran {
         command: format!("{command:?}"),
         code: finished.status.code(),

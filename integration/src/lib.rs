@@ -7,6 +7,7 @@
 pub mod beds;
 pub mod cache;
 pub mod command;
+pub mod lake;
 pub mod mutants;
 pub mod process;
 pub mod proxy;

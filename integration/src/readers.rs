@@ -196,6 +196,12 @@ pub fn run_line(reader: &str, line: &str) -> Result<u64> {
     Ok(answer.rows)
 }
 
+/// Sums of distance and departure delay, rows with an arrival delay, and the sum of flight numbers of a table of flights,
+/// as `duckdb` or `pyiceberg` reads main.
+pub fn sums<'a>(warehouse: impl Into<Source<'a>>, table: &str, reader: &str) -> Result<Vec<i64>> {
+    ask("flights_sums.py", warehouse, &[table, reader])
+}
+
 /// Makes a table by PyIceberg, partitioned by the day of the column `day`, with the rows of a Parquet file.
 pub fn create<'a>(warehouse: impl Into<Source<'a>>, table: &str, file: &Path, day: &str, version: u8) -> Result<()> {
     let (file, version) = (file.to_string_lossy(), version.to_string());

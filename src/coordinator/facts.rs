@@ -110,10 +110,11 @@ pub(super) async fn files_live(session: &Session) -> Result<FilesLive, Error> {
     let mut files: BTreeSet<String> = session.intent.files.iter().map(|file| file.path.clone()).collect();
     let branch = session.observed.reference(&session.id().audit_ref()).filter(|audit| audit.kind.is_branch());
     let fenced = session.observed.reference(&session.id().closed_ref());
-    if let Some(head) = branch.or(fenced).map(|reference| reference.snapshot)
+    let receipt = session.observed.reference(&session.id().published_ref());
+    if let Some(head) = branch.or(fenced).or(receipt).map(|reference| reference.snapshot)
         && let Some(marker) = marker_below(&session.intent, &session.observed, head)
     {
-        // Engines' files are in no journal; the branch itself tells them, or the fence that took its place.
+        // Engines' files are in no journal; the branch itself tells them, or the fence or receipt that took its place.
         let before = live_entries(&session.table, Some(marker)).await?;
         let after = live_entries(&session.table, Some(data_snapshot(session, head))).await?;
         files.extend(change_between(&before, &after).added.into_iter().map(|entry| entry.file.file_path().to_owned()));

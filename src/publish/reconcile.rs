@@ -17,6 +17,8 @@ pub use super::state::{FilesLive, Finding, Moved, Sent, State, TableView, Visibi
 /// How often an identical PUBLISH is sent where the catalog names conflicts that the table does not show.
 pub const CONFLICTED_TRIES: usize = 3;
 
+const FILES_LIVE: &str = "files that this candidate added are live in main";
+
 /// Decides what happened: the first row that fits.
 pub fn reconcile(intent: &Intent, view: &TableView, files: FilesLive) -> Finding {
     let id = &intent.publication;
@@ -109,7 +111,7 @@ impl<'a> Facts<'a> {
             return State::Regressed { remembered, found };
         }
         if let Some(receipt) = self.published {
-            return self.receipt(receipt.snapshot, proof);
+            return self.receipt(receipt.snapshot, files, proof);
         }
         let reached: Vec<SnapshotId> = self.own.intersection(&self.history).copied().collect();
         if !reached.is_empty() || files == FilesLive::Yes {
@@ -135,13 +137,18 @@ impl<'a> Facts<'a> {
         State::Lost { reason, renamed: None }
     }
 
-    fn receipt(&self, target: SnapshotId, proof: &mut Vec<String>) -> State {
+    fn receipt(&self, target: SnapshotId, files: FilesLive, proof: &mut Vec<String>) -> State {
         let id = &self.intent.publication;
         let sealed = matches!(self.observed.role(target), Role::Seal(of, i)
             if of == *id && self.incarnation.is_none_or(|known| known == i));
         let settled = self.own.contains(&target) && self.intent.settled().any(|snapshot| snapshot == target);
         if sealed || settled {
-            let visibility = self.visibility(target);
+            let mut visibility = self.visibility(target);
+            // An engine can put the files into main without the snapshot, as Spark's cherrypick does.
+            if visibility == Visibility::RolledBack && files == FilesLive::Yes {
+                visibility = Visibility::Superseded;
+                proof.push(FILES_LIVE.to_owned());
+            }
             return State::Published { snapshot: target, sealed: sealed || self.covered(target), visibility };
         }
         let reason = format!("{} names {target}, which is no seal of this publication", id.published_ref());
@@ -161,7 +168,7 @@ impl<'a> Facts<'a> {
         let newest = reached.iter().copied().max_by_key(|snapshot| (current.contains(snapshot), sequence(snapshot)));
         match newest {
             Some(snapshot) => proof.push(format!("main's history holds {snapshot}, a snapshot of this candidate")),
-            None => proof.push("files that this candidate added are live in main".to_owned()),
+            None => proof.push(FILES_LIVE.to_owned()),
         }
         let visibility = newest.map_or(Visibility::Superseded, |snapshot| self.visibility(snapshot));
         let sealed = newest.is_some_and(|snapshot| self.covered(snapshot));

@@ -40,7 +40,7 @@ pub enum FilesLive {
 pub enum Visibility {
     /// Main is at the change.
     Visible,
-    /// Main is at newer snapshots that stand on it.
+    /// Main is at newer snapshots that stand on it, or that hold its files all the same.
     Superseded,
     /// The change has left main's ancestry.
     RolledBack,
@@ -352,7 +352,8 @@ pub fn beginnable(state: &State, only_begins: bool) -> Beginnable {
     }
 }
 
-/// Could files in main show that a candidate in this state is visible, although no snapshot of it is in main's history?
+/// Could files in main show that a candidate in this state is visible, although no snapshot of it is in main's history, or
+/// only in a part of it that main was rolled back from?
 ///
 /// Not of a superseded one: it shares its files with the candidate that took its place. The one after a restart wrote files
 /// of its own, so that those of the restarted one still tell.
@@ -363,9 +364,9 @@ pub fn files_may_tell(state: &State, observed: &Observed, intent: &Intent) -> bo
         }
         State::Closed => intent.closings.last().is_none_or(|closing| closing.why != CloseReason::Superseded),
         State::Open { marker, .. } => base_of(observed, *marker) != observed.main(),
+        State::Published { visibility, .. } => *visibility == Visibility::RolledBack,
         State::Lost { .. }
         | State::Regressed { .. }
-        | State::Published { .. }
         | State::Bypassed { .. }
         | State::VisibleAfterFence { .. }
         | State::ReceiptRemoved { .. }

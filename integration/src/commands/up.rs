@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use calve::catalog::properties::Properties;
+use integration::lake::{calve_toml, pyiceberg_yaml};
 use integration::readers::{as_json, create};
 use integration::services::spark::Settings;
 use integration::services::supervised::write_private;
@@ -179,36 +180,9 @@ impl Bed {
     }
 }
 
-fn calve_toml(journal: &str, catalogs: &[(&str, Properties)]) -> String {
-    let mut text = format!("journal = {}\ndefault = \"lake\"\n", quoted(journal));
-    for (name, properties) in catalogs {
-        text.push_str(&format!("\n[catalog.{name}]\n"));
-        for (key, value) in properties.iter() {
-            text.push_str(&format!("{} = {}\n", quoted(key), quoted(value)));
-        }
-    }
-    text
-}
-
-fn pyiceberg_yaml(catalogs: &[(&str, Properties)]) -> String {
-    let mut text = "catalog:\n".to_owned();
-    for (name, properties) in catalogs {
-        text.push_str(&format!("  {name}:\n    type: rest\n"));
-        for (key, value) in properties.iter() {
-            text.push_str(&format!("    {key}: {}\n", quoted(value)));
-        }
-    }
-    text
-}
-
 /// A word of a shell's line.
 fn word(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |found: char| found.is_ascii_alphanumeric() || "/._-+=".contains(found);
     if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
-}
-
-/// A basic string of TOML, which is one of JSON and of YAML too.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }

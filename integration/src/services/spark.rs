@@ -149,9 +149,7 @@ impl Spark {
 
     /// Runs a statement of SQL; its rows, or an error with Spark's words.
     pub fn sql(&self, statement: &str) -> Result<Vec<Row>> {
-        let answer = self.obey(&json!({"sql": statement}))?;
-        serde_json::from_value(answer.get("rows").cloned().unwrap_or_default())
-            .map_err(|error| HarnessError(format!("Spark: {error} in {answer}")))
+        rows_in(&self.obey(&json!({"sql": statement}))?)
     }
 
     /// Sets a setting of the session, e.g. `spark.wap.branch`, or unsets it.
@@ -160,12 +158,15 @@ impl Spark {
     }
 
     /// Runs statements while the session writes to a branch: `spark.wap.branch`. The table has to have
-    /// `write.wap.enabled`.
+    /// `write.wap.enabled`. Nothing else runs in the session meanwhile.
     pub fn on_branch(&self, branch: &str, statements: &[&str]) -> Result<()> {
-        self.set("spark.wap.branch", Some(branch))?;
-        let done = statements.iter().try_for_each(|statement| self.sql(statement).map(drop));
-        self.set("spark.wap.branch", None)?;
-        done
+        self.under(&[("spark.wap.branch", branch)], statements).map(drop)
+    }
+
+    /// Runs statements under settings of the session that hold for nothing else; the rows of the last.
+    pub fn under(&self, settings: &[(&str, &str)], statements: &[&str]) -> Result<Vec<Row>> {
+        let settings: std::collections::BTreeMap<_, _> = settings.iter().copied().collect();
+        rows_in(&self.obey(&json!({"under": settings, "sql": statements}))?)
     }
 
     /// Runs a Python program with `spark` in scope, and returns what it leaves in `answer`.
@@ -216,6 +217,11 @@ impl Spark {
             None => Ok(answer),
         }
     }
+}
+
+fn rows_in(answer: &Value) -> Result<Vec<Row>> {
+    serde_json::from_value(answer.get("rows").cloned().unwrap_or_default())
+        .map_err(|error| HarnessError(format!("Spark: {error} in {answer}")))
 }
 
 /// The lines of a pipe as they come.

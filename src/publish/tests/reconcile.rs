@@ -204,6 +204,20 @@ fn row_3_files_alone_show_it() {
 }
 
 #[test]
+fn row_2_files_alone_show_that_a_publication_is_visible() {
+    // An engine took the files of a candidate into a snapshot of its own; the receipt that SETTLE left stands on the seal.
+    let observed = ObservedBuilder::published().main(N).other(M, Some(N)).main(M);
+    let visibility = |files| match find(observed.clone(), &no_journal(), files).state {
+        State::Published { visibility, .. } => visibility,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(visibility(FilesLive::Yes), Visibility::Superseded);
+    for files in [FilesLive::No, FilesLive::NotKnown] {
+        assert_eq!(visibility(files), Visibility::RolledBack);
+    }
+}
+
+#[test]
 fn row_3_what_the_journal_knows_counts_although_it_was_expired() {
     let observed = ObservedBuilder::base().main(S).main(N).tag(audit(), N);
     assert_eq!(state(observed.clone()), State::Consumed);
