@@ -30,7 +30,9 @@ use super::CatalogError;
 use super::properties::Properties;
 use super::storage::{DurableLocal, StorageError, StorageErrorKind};
 use crate::clock::Clock;
-use crate::store::{Bucket, FailureKind, Location, Redactor, Retries, Service, connect, connect_s3_with, scheme_of};
+use crate::store::{
+    Bucket, FailureKind, Location, LocationError, Redactor, Retries, Service, connect, connect_s3_with, scheme_of,
+};
 
 /// Vended credentials that expire sooner than this are not used for anything new.
 pub const MARGIN: Duration = Duration::minutes(5);
@@ -199,8 +201,13 @@ impl Objects {
 
     /// The bucket of a location, under the credentials that hold now.
     async fn reach(&self, action: &'static str, location: &str) -> Result<Reached, StorageError> {
-        let parsed = Location::parse(location)
-            .map_err(|error| failed(action, location, StorageErrorKind::Other, error.to_string()))?;
+        let parsed = Location::parse(location).map_err(|error| match error {
+            LocationError::Scheme(_) => {
+                let reason = format!("{error}; keep the table on one of these");
+                failed(action, location, StorageErrorKind::Unsupported, reason)
+            }
+            LocationError::Form(_) => failed(action, location, StorageErrorKind::Other, error.to_string()),
+        })?;
         if parsed.key.is_empty() {
             return Err(failed(action, location, StorageErrorKind::Other, "it names a bucket, and no file in it"));
         }

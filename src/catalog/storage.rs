@@ -46,6 +46,8 @@ pub enum StorageErrorKind {
     Exists,
     /// There is no such file.
     Missing,
+    /// It is on storage that calve cannot reach at all.
+    Unsupported,
     /// Anything else.
     Other,
 }
@@ -56,7 +58,10 @@ impl StorageErrorKind {
         match self {
             StorageErrorKind::Full => "; free some space and try again",
             StorageErrorKind::Exists => "; it is never overwritten",
-            StorageErrorKind::ReadOnly | StorageErrorKind::Missing | StorageErrorKind::Other => "",
+            StorageErrorKind::ReadOnly
+            | StorageErrorKind::Missing
+            | StorageErrorKind::Unsupported
+            | StorageErrorKind::Other => "",
         }
     }
 }

@@ -175,7 +175,8 @@ impl Context {
             (false, 0) => "calve=warn,error",
             (false, 1) => "calve=info,warn",
             (false, 2) => "calve=debug,info",
-            (false, _) => "trace",
+            // No more of other libraries: what they say of connections is not made to be free of secrets.
+            (false, _) => "calve=trace,info",
         };
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::new(level))

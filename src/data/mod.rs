@@ -94,6 +94,7 @@ impl DataError {
             return match storage.kind {
                 StorageErrorKind::ReadOnly => Self::Forbidden { file, reason },
                 StorageErrorKind::Full => Self::Io { file, reason, unwritable: true },
+                StorageErrorKind::Unsupported => Self::Unsupported { what: file, reason },
                 StorageErrorKind::Exists | StorageErrorKind::Missing | StorageErrorKind::Other => {
                     Self::Io { file, reason, unwritable: false }
                 }

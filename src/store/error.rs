@@ -12,6 +12,9 @@ use opendal::{Error, ErrorKind};
 /// Longest part of a store's answer that is shown, in characters.
 const LONGEST: usize = 300;
 
+/// What OpenDAL says where it has no credentials to sign a request with.
+const UNSIGNED: &str = "signing http request";
+
 /// Kinds of failures that callers tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
@@ -68,12 +71,17 @@ const SHOWN: [&str; 14] = [
     "role-arn",
 ];
 
+/// But not where one of these is in its name.
+const SECRET: [&str; 6] = ["secret", "token", "sas", "account-key", "password", "credential"];
+
 impl Redactor {
     /// One that knows the values of all properties that may be secrets.
     pub fn of<'a>(properties: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut secrets = Vec::new();
         for (name, value) in properties {
-            if value.len() >= 6 && !SHOWN.iter().any(|shown| name.contains(shown)) {
+            // An account's name is in some names, and may be any word.
+            let secret = SECRET.iter().any(|word| name.contains(word));
+            if value.len() >= 6 && (secret || !SHOWN.iter().any(|shown| name.contains(shown))) {
                 secrets.push(value.to_owned());
             }
         }
@@ -108,6 +116,8 @@ impl Redactor {
         let answer = answer_of(error);
         let full = ["QuotaExceeded", "StorageFull", "DiskFull", "OverQuota", "InsufficientStorage"];
         let kind = match error.kind() {
+            // Nothing was sent: no key, token or role was found for this store.
+            _ if answer == UNSIGNED => FailureKind::Forbidden,
             _ if status == Some(507) || full.iter().any(|word| answer.contains(word)) => FailureKind::Full,
             ErrorKind::NotFound => FailureKind::Missing,
             ErrorKind::PermissionDenied => FailureKind::Forbidden,
@@ -122,6 +132,7 @@ impl Redactor {
         };
         let mut reason = match (kind, status) {
             (FailureKind::Configuration, None) => String::new(),
+            (FailureKind::Forbidden, None) => "no credentials for this store can be used".to_owned(),
             (_, Some(status)) => format!("the store answered {status}"),
             (_, None) => "the store gave no usable answer".to_owned(),
         };
@@ -175,6 +186,8 @@ mod tests {
         assert_eq!(cleaned, "no *** at http://127.0.0.1:1/b?… end");
         assert_eq!(known.clean(&"é".repeat(400)).chars().count(), LONGEST + 1);
         assert!(!format!("{known:?}").contains("wJalrXUt"));
+        let sas = Redactor::of([("adls.sas-token.mywarehouse", "sig=abc")]);
+        assert_eq!(sas.clean("no sig=abc"), "no ***");
     }
 
     #[test]
@@ -200,6 +213,9 @@ mod tests {
         ] {
             assert_eq!(of(kind, status, "").kind, expected, "{kind} {status:?}");
         }
+        let unsigned = of(Unexpected, None, UNSIGNED);
+        assert_eq!(unsigned.kind, FailureKind::Forbidden);
+        assert!(unsigned.reason.starts_with("no credentials for this store"), "{}", unsigned.reason);
         let said =
             of(PermissionDenied, Some(403), r#"S3Error { code: "AccessDenied", message: "No.", resource: "/b" }"#);
         assert_eq!(said.reason, "the store answered 403: AccessDenied: No.");

@@ -119,6 +119,10 @@ fn s3(bucket: &str, property: &dyn Fn(&str) -> Option<String>) -> Result<S3Confi
     let set = |name: &str| property(name).is_some_and(|value| truthy(&value));
     let mut config = S3Config::default();
     config.bucket = bucket.to_owned();
+    if property("s3.endpoint").is_some_and(|endpoint| endpoint.contains('@')) {
+        let message = "`s3.endpoint` has a user in it: keys are given by s3.access-key-id and s3.secret-access-key";
+        return Err(Error::new(ErrorKind::ConfigInvalid, message));
+    }
     config.endpoint = property("s3.endpoint").map(|endpoint| endpoint.trim_end_matches('/').to_owned());
     config.access_key_id = first(&["s3.access-key-id", "client.access-key-id"]);
     config.secret_access_key = first(&["s3.secret-access-key", "client.secret-access-key"]);
@@ -222,6 +226,18 @@ mod tests {
         assert!(!by_path("lake", &[("s3.endpoint", "http://127.0.0.1"), ("s3.path-style-access", "false")]));
         assert!(!by_path("lake", &[("s3.endpoint", "http://127.0.0.1"), ("s3.force-virtual-addressing", "True")]));
         assert!(by_path("lake", &[("s3.path-style-access", "true")]));
+    }
+
+    /// Connections are logged by their authority.
+    #[test]
+    fn an_endpoint_with_a_password_is_refused() {
+        let property = |name: &str| (name == "s3.endpoint").then(|| "http://me:hunter2@store:1".to_owned());
+        let error = s3("b", &property).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConfigInvalid);
+        assert!(
+            error.to_string().contains("s3.secret-access-key") && !error.to_string().contains("hunter2"),
+            "{error}"
+        );
     }
 
     #[test]

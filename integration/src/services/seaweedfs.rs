@@ -178,7 +178,14 @@ impl SeaweedFs {
     /// Names in a folder of a bucket, as the store's file system lists them, e.g. of `plain/calve`: for tests that look
     /// at what is stored without going through S3.
     pub fn list(&self, folder: &str) -> Result<Vec<String>> {
-        let path = format!("/buckets/{folder}/?limit=100000");
+        Ok(self.entries(folder)?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// The same, each with whether it is a folder.
+    pub fn entries(&self, folder: &str) -> Result<Vec<(String, bool)>> {
+        // Go's mode bit of a folder.
+        const FOLDER: u64 = 1 << 31;
+        let path = format!("/buckets/{}/?limit=100000", encoded(folder));
         let failed = |why: String| self.service.failed(why);
         let answer =
             http::request(self.ports.filer, "GET", &path, &["Accept: application/json"], "").map_err(failed)?;
@@ -188,8 +195,19 @@ impl SeaweedFs {
         let listing: Value = serde_json::from_str(&answer.body)
             .map_err(|error| failed(format!("{path} answers {}: {error}", answer.status)))?;
         let entries = listing.get("Entries").and_then(Value::as_array).cloned().unwrap_or_default();
-        let name = |entry: &Value| Some(entry.get("FullPath")?.as_str()?.rsplit('/').next()?.to_owned());
-        Ok(entries.iter().filter_map(name).collect())
+        let entry = |entry: &Value| {
+            let name = entry.get("FullPath")?.as_str()?.rsplit('/').next()?.to_owned();
+            Some((name, entry.get("Mode")?.as_u64()? & FOLDER != 0))
+        };
+        Ok(entries.iter().filter_map(entry).collect())
+    }
+
+    /// The text of an object, e.g. of `plain/calve/…`, past S3.
+    pub fn read(&self, object: &str) -> Result<String> {
+        let failed = |why: String| self.service.failed(why);
+        let path = format!("/buckets/{}", encoded(object));
+        let answer = http::request(self.ports.filer, "GET", &path, &[], "").map_err(failed)?;
+        if answer.status == 200 { Ok(answer.body) } else { Err(failed(format!("{path} answers {}", answer.status))) }
     }
 
     /// The id of its process.
@@ -201,6 +219,12 @@ impl SeaweedFs {
     pub fn log(&self) -> String {
         self.service.log()
     }
+}
+
+/// A path as it goes into a URL.
+fn encoded(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    path.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 /// A token of a catalog's own OAuth2 endpoint.

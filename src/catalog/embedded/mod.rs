@@ -301,7 +301,7 @@ async fn read_metadata(location: &str) -> Result<TableMetadata, CatalogError> {
             CatalogError::Damaged { what, reason: "it is not there, though the catalog names it".to_owned() }
         }
         StorageErrorKind::ReadOnly => CatalogError::Forbidden { what, reason: error.reason },
-        StorageErrorKind::Full | StorageErrorKind::Exists | StorageErrorKind::Other => {
+        StorageErrorKind::Full | StorageErrorKind::Exists | StorageErrorKind::Unsupported | StorageErrorKind::Other => {
             CatalogError::Unavailable { what: format!("reading {what}"), reason: error.reason }
         }
     })?;
@@ -312,8 +312,10 @@ fn unwritable(error: StorageError, warehouse: &str) -> CatalogError {
     let (what, reason) = (warehouse.to_owned(), error.to_string());
     match error.kind {
         StorageErrorKind::ReadOnly => CatalogError::ReadOnly { what, reason },
-        StorageErrorKind::Full | StorageErrorKind::Exists | StorageErrorKind::Missing | StorageErrorKind::Other => {
-            CatalogError::Unavailable { what, reason }
-        }
+        StorageErrorKind::Full
+        | StorageErrorKind::Exists
+        | StorageErrorKind::Missing
+        | StorageErrorKind::Unsupported
+        | StorageErrorKind::Other => CatalogError::Unavailable { what, reason },
     }
 }

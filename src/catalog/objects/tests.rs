@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::clock::ManualClock;
+use crate::data::DataError;
 use crate::store::testkit::{Fault, S3Double, SECRET};
 
 fn properties(double: &S3Double) -> Properties {
@@ -89,10 +90,21 @@ async fn errors_have_the_classes_of_local_files_and_no_secret() {
 #[tokio::test]
 async fn storage_that_cannot_be_reached_is_named() {
     let io = plain(&S3Double::start().await);
-    for location in ["hdfs://host/w/t/x", "oss://b/x", "s3://lake", "abfss://nobody/x"] {
+    for (location, kind) in [
+        ("hdfs://host/w/t/x", StorageErrorKind::Unsupported),
+        ("oss://b/x", StorageErrorKind::Unsupported),
+        ("s3://lake", StorageErrorKind::Other),
+        ("abfss://nobody/x", StorageErrorKind::Other),
+    ] {
         let error = io.new_input(location).unwrap().read().await.unwrap_err();
+        let refused = DataError::from_iceberg(location, &error);
+        assert_eq!(
+            matches!(refused, DataError::Unsupported { .. }),
+            kind == StorageErrorKind::Unsupported,
+            "{refused}"
+        );
         let error = StorageError::within(&error).unwrap();
-        assert_eq!((error.kind, error.path.as_str()), (StorageErrorKind::Other, location), "{error}");
+        assert_eq!((error.kind, error.path.as_str()), (kind, location), "{error}");
     }
     let error = io.new_input("hdfs://host/x").unwrap().read().await.unwrap_err().to_string();
     assert!(error.contains("storage that calve cannot reach (hdfs:)"), "{error}");

@@ -8,7 +8,9 @@
 //! | user and password in `uri` | HTTP's basic authentication |
 //!
 //! These are the names that Iceberg's own clients use. Credentials come from the user alone: a catalog's configuration
-//! may give a `token` for itself, but not say where the user's secret is sent.
+//! may give a `token` for itself, but not say where the secret of a `credential` is sent. What the catalog was sent with
+//! the question for its configuration (a token, a password, headers) it is sent again where it names another `uri`, as
+//! Iceberg's clients do: whoever answers has had it already. It is not followed from https to http.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -196,8 +198,18 @@ impl OAuth {
         };
         let endpoint =
             Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(|| {
-                CatalogError::Invalid(format!("`oauth2-server-uri`: {} is no http or https URL", failure::shown(&text)))
+                CatalogError::Invalid(format!(
+                    "`oauth2-server-uri`: {} is no http or https URL",
+                    failure::shown_odd(&text)
+                ))
             })?;
+        if !endpoint.username().is_empty() || endpoint.password().is_some() {
+            // It would not be sent, and connections are logged by their authority.
+            return Err(CatalogError::Invalid(format!(
+                "`oauth2-server-uri`: {} has a user or a password in it; put them into `credential` as USER:PASSWORD",
+                failure::shown(&text)
+            )));
+        }
         let (id, secret) = credential.split_once(':').map_or((None, credential), |(id, secret)| (Some(id), secret));
         secrets.add(secret);
         let mut form = url::form_urlencoded::Serializer::new(String::new());

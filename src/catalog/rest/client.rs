@@ -21,7 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::DateTime;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use http::header::{
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+};
 use reqwest::{Certificate, Identity, Method};
 use url::{Host, Url};
 
@@ -51,7 +53,12 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) fn new(method: Method, url: Url) -> Self {
-        Self { method, url, headers: HeaderMap::new(), body: None }
+        let mut headers = HeaderMap::new();
+        if method == Method::GET {
+            // What a cache on the way kept is older than what the commit before it did. Source: RFC 9111, 5.2.1.4.
+            let _none = headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        }
+        Self { method, url, headers, body: None }
     }
 
     pub(super) fn json(mut self, body: Vec<u8>) -> Self {
@@ -229,6 +236,8 @@ impl Client {
         let (content_type, location) = (header(CONTENT_TYPE).unwrap_or_default(), header(LOCATION));
         let retry_after = header(RETRY_AFTER).and_then(|text| self.wait_of(&text));
         let body = self.body(response, status).await?;
+        // A server may repeat what it was sent. Metadata is not searched: it is large, and what it holds is not shown.
+        let body = if status == 200 { body } else { self.secrets.hide_in(body) };
         Ok(Answer { status, content_type, location, body, retry_after })
     }
 

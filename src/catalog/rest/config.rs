@@ -148,7 +148,7 @@ fn base_of(given: &str) -> Result<(Url, Option<(String, String)>), CatalogError>
     let wrong = |reason: &str| {
         CatalogError::Invalid(format!(
             "`uri`: {} {reason}; give the base of an Iceberg REST catalog, e.g. https://catalog.example/iceberg",
-            failure::shown(given)
+            failure::shown_odd(given)
         ))
     };
     let mut url = Url::parse(given.trim()).map_err(|e| wrong(&format!("is no URL: {e}")))?;

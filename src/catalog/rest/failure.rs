@@ -21,9 +21,15 @@ pub(super) struct Secrets(Mutex<Vec<String>>);
 impl Secrets {
     pub(super) fn add(&self, secret: &str) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if secret.len() >= SHORTEST_SECRET && !all.iter().any(|known| known == secret) {
-            all.push(secret.to_owned());
+        // As it is, and as it is in a form.
+        let encoded: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();
+        for text in [secret, encoded.as_str()] {
+            if text.len() >= SHORTEST_SECRET && !all.iter().any(|known| known == text) {
+                all.push(text.to_owned());
+            }
         }
+        // The longest first: one may be a part of another.
+        all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     }
 
     /// The text with every secret in it replaced.
@@ -32,6 +38,14 @@ impl Secrets {
         all.iter()
             .filter(|secret| text.contains(*secret))
             .fold(text.clone(), |text, secret| text.replace(secret, "***"))
+    }
+
+    /// The same for an answer, before anything of it is cut off: half of a secret would not be found any more.
+    pub(super) fn hide_in(&self, body: Vec<u8>) -> Vec<u8> {
+        match String::from_utf8(body) {
+            Ok(text) => self.hide(text).into_bytes(),
+            Err(error) => error.into_bytes(),
+        }
     }
 }
 
@@ -50,6 +64,17 @@ pub(super) fn shown(uri: &str) -> String {
     };
     let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
     format!("{scheme}://{}{path}", authority.rsplit('@').next().unwrap_or_default())
+}
+
+/// A URI that cannot be taken apart: what stands before its last `@` may be a password with a slash in it.
+pub(super) fn shown_odd(uri: &str) -> String {
+    match uri.rsplit_once('@') {
+        Some((before, after)) => {
+            let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
+            shown(&if scheme.is_empty() { after.to_owned() } else { format!("{scheme}://{after}") })
+        }
+        None => shown(uri),
+    }
 }
 
 /// The error for a request that brought no answer.
@@ -72,7 +97,9 @@ pub(super) fn unanswered(url: &Url, failure: Failure) -> CatalogError {
 pub(super) fn refused(url: &Url, answer: &Answer, secrets: &Secrets) -> CatalogError {
     let what = format!("catalog {}", shown(url.as_str()));
     let status = answer.status;
-    if is_web_page(&answer.content_type, &answer.body) && status != 401 && status != 403 && status < 500 {
+    // A redirect says where to, and a page beside it says nothing more.
+    let own_words = matches!(status, 300..=399 | 401 | 403 | 500..);
+    if is_web_page(&answer.content_type, &answer.body) && !own_words {
         return no_catalog(url, &format!("status {status} and a web page"));
     }
     let said = secrets.hide(words(&answer.body));
@@ -115,4 +142,31 @@ pub(super) fn no_catalog(url: &Url, reason: &str) -> CatalogError {
          https://catalog.example/iceberg",
         shown(url.as_str())
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_hidden_whole() {
+        let secrets = Secrets::default();
+        secrets.add("secret");
+        secrets.add("secret-and/more");
+        for text in ["secret-and/more", "secret-and%2Fmore", "secret"] {
+            assert_eq!(secrets.hide(format!("a {text}.")), "a ***.");
+        }
+        let long = format!("{} secret-and/more", "x".repeat(490));
+        let hidden = words(&secrets.hide_in(long.into_bytes()));
+        assert!(hidden.ends_with("***") && !hidden.contains("sec"), "{hidden}");
+    }
+
+    #[test]
+    fn passwords_of_odd_uris_are_not_shown() {
+        for odd in ["http://me:pass/word@host/x", "http://me:pass?word@host/x", "http://me:pass#word@host/x"] {
+            assert_eq!(shown_odd(odd), "http://host/x");
+        }
+        assert_eq!(shown_odd("me:pass@host"), "host");
+        assert_eq!(shown_odd("host/x?k=v"), "host/x");
+    }
 }

@@ -18,6 +18,9 @@ use crate::ids::{TableName, TableUuid};
 
 /// A list that goes on for longer is going in circles.
 const MOST_PAGES: usize = 10_000;
+/// So are namespaces that are deeper, or more, than this.
+const DEEPEST: usize = 100;
+const MOST_NAMESPACES: usize = 100_000;
 /// How many tables an error names.
 const NAMED: usize = 11;
 
@@ -55,6 +58,12 @@ impl Connected {
         while let Some(namespace) = waiting.pop() {
             if !seen.insert(namespace.clone()) {
                 continue;
+            }
+            if namespace.len() > DEEPEST || seen.len() > MOST_NAMESPACES {
+                return Err(CatalogError::Unavailable {
+                    what: format!("the list of namespaces of {}", self.uri),
+                    reason: "it does not end; tell the catalog's operator".to_owned(),
+                });
             }
             found.extend(self.tables_in(&namespace).await?);
             if limit.is_some_and(|limit| found.len() >= limit) {

@@ -140,6 +140,10 @@ async fn servers_that_are_no_catalogs() {
         (Answer::typed(404, "text/html", "<html>404</html>"), "status 404"),
         (Answer::typed(404, "text/plain", "404 page not found"), "status 404"),
         (
+            Answer::typed(302, "text/html", "<html>moved</html>").with("location", "https://else.example/login"),
+            "redirect to https://else.example/login",
+        ),
+        (
             Answer::empty(308).with("location", "https://u:p@else.example/login?k=v"),
             "redirect to https://else.example/login",
         ),

@@ -277,3 +277,38 @@ async fn readers_are_shown_without_secrets() {
     }
     assert!(lines[1].1.contains(r"'la\'ke'") && lines[2].1.contains("'la''ke'"), "{lines:?}");
 }
+
+#[tokio::test]
+async fn namespaces_that_go_on_for_ever_are_an_error() {
+    let server = Server::start(|request| {
+        let below = |target: &str| {
+            let parent = target.split("parent=").nth(1).map(|rest| rest.split('&').next().unwrap_or_default());
+            let mut levels: Vec<_> = parent.into_iter().flat_map(|levels| levels.split("%1F")).collect();
+            levels.push("n");
+            json!({ "namespaces": [levels] })
+        };
+        match request.target.as_str() {
+            target if target.contains("/tables") => Some(Answer::json(200, &json!({"identifiers": []}))),
+            target if target.contains("/namespaces") => Some(Answer::json(200, &below(target))),
+            _ => None,
+        }
+    })
+    .await;
+    let error = server.connect(&[]).await.tables().await.unwrap_err();
+    assert!(matches!(error, CatalogError::Unavailable { .. }) && error.to_string().contains("does not end"), "{error}");
+}
+
+/// The answer to the commit may lie in no cache; the answer to a question may.
+#[tokio::test]
+async fn what_a_cache_kept_is_not_asked_for() {
+    let sample = Sample::new("n.t").await;
+    let loaded = sample.loaded.clone();
+    let server = Server::start(move |request| {
+        (request.method == "GET" && request.path().contains("/tables/")).then(|| Answer::json(200, &loaded))
+    })
+    .await;
+    drop(server.connect(&[]).await.load(&sample.table).await.unwrap());
+    for request in server.of("GET") {
+        assert_eq!(request.header("cache-control"), Some("no-cache"), "{request:?}");
+    }
+}

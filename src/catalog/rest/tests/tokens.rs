@@ -232,3 +232,15 @@ async fn a_tables_own_token_is_used_for_that_table() {
     // When it has run out, the catalog's own token gets the table, and with it a new one.
     drop(catalog.load(&one.table).await.unwrap());
 }
+
+#[tokio::test]
+async fn a_token_endpoint_with_a_password_in_its_uri_is_refused() {
+    let server = Server::start(issuer()).await;
+    let clock = Arc::new(ManualClock::starting_now(1));
+    let endpoint = server.uri.replace("http://", "http://me:hunter2word@");
+    let properties = server.properties(&[("credential", "me:secretword"), ("oauth2-server-uri", endpoint.as_str())]);
+    let error = RestCatalog::connect(&properties, clock).await.unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, CatalogError::Invalid(_)) && text.contains("`credential`"), "{text}");
+    assert!(!text.contains("hunter2word") && server.requests().is_empty(), "{text}");
+}
