@@ -25,7 +25,7 @@ fn seaweedfs_starts_answers_and_stops() {
     println!("ready after {:?}", started.elapsed());
     let id = seaweedfs.id();
     assert!(is_running(id));
-    assert_eq!(seaweedfs.list("plain").unwrap(), Vec::<String>::new());
+    assert_eq!(seaweedfs.list("plain").unwrap(), ["ready.txt"], "but for what shows that it is ready");
     let properties = seaweedfs.properties();
     assert_eq!(properties.get("warehouse"), Some("s3://lake"));
     drop(seaweedfs);

@@ -25,8 +25,12 @@ impl PutIfAbsent {
     /// What is concluded from who won, of the writers 0, 1, …, the last of which came late, and whose bytes are there.
     pub(super) fn of(won: &[bool], there: Option<usize>) -> Self {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let winners = count(won.iter().filter(|won| **won).count());
-        let kept = winners == 1 && there.and_then(|writer| won.get(writer)) == Some(&true);
+        let told = count(won.iter().filter(|won| **won).count());
+        // A store that repeats a request by itself calls a writer's own success another's: then its bytes are there. Those of
+        // the late one cannot be, unless it was let overwrite.
+        let untold = told == 0 && there.is_some_and(|writer| writer.saturating_add(1) < won.len());
+        let winners = if untold { 1 } else { told };
+        let kept = winners == 1 && (untold || there.and_then(|writer| won.get(writer)) == Some(&true));
         Self { writers: count(won.len()), winners, kept }
     }
 
@@ -48,5 +52,8 @@ mod tests {
         assert!(!of(&[false, true, false], None));
         assert!(!of(&[true, true, false], Some(1)));
         assert!(!of(&[false, false], None));
+        // Whoever is there of those who raced has won, though nobody was told; the late one has overwritten.
+        assert!(of(&[false, false, false], Some(1)));
+        assert!(!of(&[false, false, false], Some(2)));
     }
 }

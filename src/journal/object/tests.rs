@@ -117,6 +117,14 @@ async fn a_read_that_fails_is_no_empty_log() {
 }
 
 #[tokio::test]
+async fn a_first_success_that_is_called_anothers_condemns_no_store() {
+    let Place(double, journal) = place().await;
+    double.fail("PUT", "probe/put-if-absent", Fault::AnswerAfter(412, OTHER));
+    assert_eq!(journal.put(&key("p"), &record(1, &clock(1))).await.unwrap(), Put::Won);
+    assert_eq!(double.count("PUT", "probe/put-if-absent"), 2);
+}
+
+#[tokio::test]
 async fn a_store_that_overwrites_is_refused_by_name() {
     for condition in [Condition::Ignored, Condition::RefusedAndWritten] {
         // Also where an earlier store of that name was tried and found good.
