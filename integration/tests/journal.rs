@@ -190,7 +190,7 @@ async fn seaweedfs_does_all_that_a_journal_must() {
     let mut wrong = properties(store.s3, "admin");
     wrong[2].1 = "not-the-secret".to_owned();
     let refused = object::open(root, &wrong).await.unwrap_err();
-    assert!(matches!(refused, JournalError::ReadOnly { .. }), "{refused:?}");
+    assert!(matches!(refused, JournalError::Forbidden { .. }), "{refused:?}");
     assert!(!refused.to_string().contains("not-the-secret"), "{refused}");
     let missing = object::open("s3://no-such-bucket/x", &properties(store.s3, "admin")).await.unwrap_err();
     assert!(matches!(missing, JournalError::Invalid { .. }), "{missing:?}");

@@ -20,15 +20,17 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::DateTime;
+use chrono::{DateTime, Utc};
 use http::header::{
-    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+    ACCEPT, AGE, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    RETRY_AFTER,
 };
 use reqwest::{Certificate, Identity, Method};
 use url::{Host, Url};
 
 use super::auth::{Auth, Token};
 use super::failure::Secrets;
+use super::skew::Clocks;
 use crate::catalog::CatalogError;
 use crate::catalog::properties::Properties;
 use crate::clock::Clock;
@@ -76,6 +78,8 @@ pub(super) struct Answer {
     pub location: Option<String>,
     pub body: Vec<u8>,
     retry_after: Option<Duration>,
+    /// When it came by this clock, and when it was made by the server's.
+    times: Option<(DateTime<Utc>, DateTime<Utc>)>,
 }
 
 /// Why there is no whole answer.
@@ -132,6 +136,7 @@ pub(super) struct Client {
     limits: Limits,
     secrets: Arc<Secrets>,
     clock: Arc<dyn Clock>,
+    clocks: Clocks,
 }
 
 impl std::fmt::Debug for Client {
@@ -153,7 +158,13 @@ impl Client {
         let transport = Transport::of(base, properties, limits)?;
         let reads = transport.build(|builder| builder)?;
         let changes = transport.build(|builder| builder.pool_max_idle_per_host(0))?;
-        Ok(Self { reads, changes, headers: headers_of(properties, &secrets)?, auth, limits, secrets, clock })
+        let headers = headers_of(properties, &secrets)?;
+        Ok(Self { reads, changes, headers, auth, limits, secrets, clock, clocks: Clocks::default() })
+    }
+
+    /// Why nothing may be committed by this machine's clock, as the last read showed it.
+    pub(super) fn clock_objection(&self) -> Option<String> {
+        self.clocks.objection()
     }
 
     pub(super) fn secrets(&self) -> &Secrets {
@@ -166,6 +177,9 @@ impl Client {
         loop {
             let used = self.auth.token(self, table).await?;
             let outcome = self.send(&self.reads, call, used.as_ref()).await;
+            if let Ok(Answer { times: Some((ours, theirs)), .. }) = &outcome {
+                self.clocks.note(*ours, *theirs);
+            }
             if is_denied(&outcome) && !renewed {
                 renewed = true;
                 // A table's own token has nobody to renew it: the catalog's is tried in its place.
@@ -234,11 +248,15 @@ impl Client {
         let header =
             |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let (content_type, location) = (header(CONTENT_TYPE).unwrap_or_default(), header(LOCATION));
+        // What a cache kept is as old as it says.
+        let made = header(DATE).filter(|_| !response.headers().contains_key(AGE));
+        let made = made.and_then(|text| DateTime::parse_from_rfc2822(text.trim()).ok());
+        let times = made.map(|made| (self.clock.now(), made.to_utc()));
         let retry_after = header(RETRY_AFTER).and_then(|text| self.wait_of(&text));
         let body = self.body(response, status).await?;
         // A server may repeat what it was sent. Metadata is not searched: it is large, and what it holds is not shown.
         let body = if status == 200 { body } else { self.secrets.hide_in(body) };
-        Ok(Answer { status, content_type, location, body, retry_after })
+        Ok(Answer { status, content_type, location, body, retry_after, times })
     }
 
     async fn body(&self, mut response: reqwest::Response, status: u16) -> Result<Vec<u8>, Failure> {

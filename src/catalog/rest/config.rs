@@ -30,6 +30,8 @@ pub(super) struct Connected {
     pub paths: Paths,
     /// The user's and the catalog's, merged.
     pub properties: Properties,
+    /// The user's alone.
+    pub user: Properties,
     pub capabilities: Capabilities,
 }
 
@@ -79,6 +81,7 @@ pub(super) async fn connect(user: &Properties, clock: Arc<dyn Clock>) -> Result<
         client,
         paths: Paths::new(&moved, properties.get("prefix").unwrap_or_default(), &separator),
         properties,
+        user: user.clone(),
         capabilities,
     })
 }

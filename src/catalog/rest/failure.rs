@@ -9,6 +9,7 @@ use url::Url;
 
 use super::client::{Answer, Failure};
 use super::reply::{is_web_page, words};
+use super::wire::error_of;
 use crate::catalog::CatalogError;
 
 /// Shorter texts are no secrets, and would be found everywhere.
@@ -124,6 +125,12 @@ pub(super) fn refused(url: &Url, answer: &Answer, secrets: &Secrets) -> CatalogE
                 "these credentials may not do this (status 403: {said}); ask for the right to, or use others"
             ),
         },
+        400 | 406 | 422 if url.path().contains("/namespaces/") && error_of(&answer.body).is_some() => {
+            CatalogError::Invalid(format!(
+                "{what} does not take the request (status {status}: {said}); check the names of the table and of its \
+                 namespace, and, where the catalog speaks of its place, `warehouse` and `prefix`"
+            ))
+        }
         400 | 404 | 405 | 406 | 410 | 422 => CatalogError::Invalid(format!(
             "{what} does not take the request (status {status}: {said}); check `uri`, `warehouse` and `prefix`"
         )),

@@ -11,6 +11,8 @@
 //! | `config` | connecting: properties, defaults and overrides |
 //! | `tables`, `vend` | lists, loads, makes, drops; storage credentials |
 //! | `paths`, `wire` | URLs and JSON |
+//! | `readers` | how engines read the same table |
+//! | `skew` | a clock that is ahead of the catalog's |
 //! | `failure` | what a person is told, without secrets |
 
 mod auth;
@@ -18,8 +20,10 @@ mod client;
 mod config;
 mod failure;
 mod paths;
+mod readers;
 mod reply;
 mod sigv4;
+mod skew;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -39,6 +43,7 @@ use url::Url;
 use self::auth::Token;
 use self::client::{Call, Failure};
 use self::config::Connected;
+use self::readers::Readers;
 use self::reply::{Exchange, Meaning, Sent};
 use self::vend::TableVend;
 use self::wire::{CommitRequest, LoadTableResponse, TransactionRequest};
@@ -97,6 +102,8 @@ impl RestCatalog {
     /// `scope`, `audience`, `resource`, `rest.sigv4-enabled` and its settings, `header.*`, `ssl.cabundle`,
     /// `ssl.client.cert`, `ssl.client.key`, `rest.client.connection-timeout-ms`, `rest.client.socket-timeout-ms`,
     /// `rest.client.request-timeout-ms`, `rest.client.max-retries` (of reads), `rest-page-size`; and those of storages.
+    /// For [`Catalog::read_with`], `calve.name` is the catalog's name, and `calve.pyiceberg` its name in PyIceberg's own
+    /// settings, where they are the same.
     /// Source: REST specification, `getConfig`.
     ///
     /// # Errors
@@ -158,6 +165,9 @@ impl RestCatalog {
             (Ok(url), Ok(body)) => (url, body),
             (Err(error), _) | (_, Err(error)) => return Meaning::NotSent { reason: error.to_string() },
         };
+        if let Some(reason) = self.state.connected.client.clock_objection() {
+            return Meaning::NotSent { reason };
+        }
         let mut call = Call::new(Method::POST, url).json(body);
         if self.state.connected.capabilities.idempotency_key_lifetime.is_some()
             && let Ok(key) = HeaderValue::from_str(&first.key.0.to_string())
@@ -241,7 +251,8 @@ impl Catalog for RestCatalog {
 
     fn read_with(&self, table: &LoadedTable) -> Vec<(String, String)> {
         let connected = &self.state.connected;
-        readers(&connected.uri, connected.warehouse.as_deref().map(failure::shown).as_deref(), &table.name)
+        let (uri, warehouse, user) = (&*connected.uri, connected.warehouse.as_deref(), &connected.user);
+        Readers { uri, warehouse, user }.lines(&table.name)
     }
 
     async fn commit(&self, commit: &Commit) -> Reply {
@@ -273,45 +284,4 @@ impl Catalog for RestCatalog {
     async fn drop_scratch(&self, table: &TableName, uuid: TableUuid) -> Result<(), CatalogError> {
         self.state.connected.drop_table(table, uuid).await
     }
-}
-
-/// How engines reach the same table; each needs its credentials in its own way, which are not shown.
-fn readers(uri: &str, warehouse: Option<&str>, table: &TableName) -> Vec<(String, String)> {
-    let python = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
-    let sql = |text: &str| format!("'{}'", text.replace('\'', "''"));
-    let own = table.name().to_owned();
-    let name = |quote: char| {
-        let quoted = |part: &String| format!("{quote}{}{quote}", part.replace(quote, &format!("{quote}{quote}")));
-        let plain = |part: &String| part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        let parts = table.namespace().iter().chain(std::iter::once(&own));
-        parts.map(|part| if plain(part) { part.clone() } else { quoted(part) }).collect::<Vec<_>>().join(".")
-    };
-    let place = warehouse.map(|warehouse| format!(", warehouse={}", python(warehouse))).unwrap_or_default();
-    vec![
-        ("Spark".to_owned(), format!("SELECT * FROM c.{} -- spark.sql.catalog.c: type=rest, uri={uri}", name('`'))),
-        (
-            "PyIceberg".to_owned(),
-            format!(
-                "load_catalog('c', type='rest', uri={}{place}).load_table({}).scan().to_arrow()",
-                python(uri),
-                python(&table.to_string())
-            ),
-        ),
-        (
-            "DuckDB".to_owned(),
-            format!(
-                "ATTACH {} AS c (TYPE iceberg, ENDPOINT {}); SELECT * FROM c.{}",
-                sql(warehouse.unwrap_or_default()),
-                sql(uri),
-                name('"')
-            ),
-        ),
-        (
-            "Trino".to_owned(),
-            format!(
-                "SELECT * FROM c.{} -- c.properties: iceberg.catalog.type=rest, iceberg.rest-catalog.uri={uri}",
-                name('"')
-            ),
-        ),
-    ]
 }

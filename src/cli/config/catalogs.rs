@@ -16,6 +16,18 @@ pub(in crate::cli) struct Configured {
     pub(in crate::cli) name: String,
     /// Its properties, of which `uri` is one.
     pub(in crate::cli) properties: Properties,
+    /// Its name for PyIceberg, where that finds the same properties by itself.
+    python: Option<String>,
+}
+
+impl Configured {
+    /// The properties to connect with: what calve says of the catalog is among them.
+    pub(in crate::cli) fn connection(&self) -> Properties {
+        let mut properties = self.properties.clone();
+        properties.set("calve.name", self.name.clone());
+        properties.set("calve.pyiceberg", self.python.clone().unwrap_or_default());
+        properties
+    }
 }
 
 impl fmt::Debug for Configured {
@@ -38,9 +50,13 @@ impl<'a> Known<'a> {
         let from_environment = environment.catalogs().into_iter().map(|(key, over)| (key.clone(), (key, over)));
         let layers = pyiceberg.catalogs.clone().into_iter().chain(file.catalogs.clone()).chain(from_environment);
         for (key, (name, over)) in layers {
-            let empty = || Configured { name: name.clone(), properties: Properties::default() };
+            let empty = || Configured { name: name.clone(), properties: Properties::default(), python: None };
             let catalog = merged.entry(key).or_insert_with(empty);
             catalog.properties = catalog.properties.overridden_by(&over);
+        }
+        let of_python = environment.catalogs_of_pyiceberg();
+        for (key, catalog) in &mut merged {
+            catalog.python = name_in_python(key, catalog, &pyiceberg, of_python.get(key));
         }
         Ok(Self { file, pyiceberg, merged })
     }
@@ -104,6 +120,27 @@ impl<'a> Known<'a> {
             ))),
         }
     }
+}
+
+/// The catalog's name for PyIceberg, where it finds there whatever is set here.
+fn name_in_python(
+    key: &str,
+    catalog: &Configured,
+    file: &PyIceberg,
+    environment: Option<&Properties>,
+) -> Option<String> {
+    let in_file = file.catalogs.get(key);
+    let name = in_file.map_or_else(|| key.to_owned(), |(name, _)| name.clone());
+    let nothing = Properties::default();
+    let found = in_file.map_or(&nothing, |(_, properties)| properties);
+    // PyIceberg takes what both have for one catalog only where they spell its name alike.
+    let found = match environment {
+        Some(over) if in_file.is_none() || name.to_lowercase() == key => found.overridden_by(over),
+        Some(_) | None => found.clone(),
+    };
+    let own = |name: &str| name.starts_with("calve.");
+    let is_same = |(name, value): (&str, &str)| own(name) || found.get(name).unwrap_or_default() == value;
+    catalog.properties.iter().all(is_same).then_some(name)
 }
 
 /// The catalog of a name, or the one that stands out; `None` where none is configured at all.
@@ -239,6 +276,32 @@ mod tests {
         let expected = [("token", "high"), ("uri", "http://low"), ("warehouse", "middle")];
         assert_eq!(catalog.properties.iter().collect::<Vec<_>>(), expected);
         assert!(!format!("{catalog:?}").contains("high"), "{catalog:?}");
+    }
+
+    #[test]
+    fn pyiceberg_needs_only_the_name_where_it_finds_the_same_settings() {
+        let home = tempfile::tempdir().unwrap();
+        let yaml = "catalog:\n  Lake:\n    uri: http://low\n    token: t\n  my_lake:\n    uri: http://l\n";
+        std::fs::write(home.path().join(".pyiceberg.yaml"), yaml).unwrap();
+        let folder = home.path().display().to_string();
+        let name = |given: &str, text: &str, more: &[(&str, &str)]| {
+            let variables: Vec<_> = [("HOME", folder.as_str())].into_iter().chain(more.iter().copied()).collect();
+            let environment = Environment::of(Path::new("/does-not-exist"), &variables);
+            let chosen = choose(Some((given, "--catalog")), &file(text), &environment).unwrap().unwrap();
+            let connection = chosen.connection();
+            assert_eq!(connection.get("calve.name"), Some(chosen.name.as_str()));
+            connection.get("calve.pyiceberg").map(str::to_owned)
+        };
+        let python = [("PYICEBERG_CATALOG__ENV__URI", "http://e"), ("PYICEBERG_CATALOG__MY_LAKE__TOKEN", "x")];
+        assert_eq!(name("lake", "", &[]).as_deref(), Some("Lake"));
+        assert_eq!(name("lake", "[catalog.lake]\n\"calve.identity\" = \"a\"", &[]).as_deref(), Some("Lake"));
+        assert_eq!(name("lake", "[catalog.lake]\nuri = \"http://other\"", &[]), None);
+        assert_eq!(name("lake", "[catalog.lake]\nscope = \"s\"", &[]), None);
+        assert_eq!(name("lake", "", &[("CALVE_CATALOG__LAKE__TOKEN", "other")]), None);
+        assert_eq!(name("env", "", &python).as_deref(), Some("env"));
+        assert_eq!(name("my_lake", "", &[]).as_deref(), Some("my_lake"));
+        assert_eq!(name("my_lake", "", &python), None);
+        assert_eq!(name("a", A, &[]), None);
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use crate::catalog::properties::Properties;
 
 /// Prefixes of variables that set a catalog's property; the later one wins.
-const CATALOG_PREFIXES: [&str; 2] = ["pyiceberg_catalog__", "calve_catalog__"];
+const CATALOG_PREFIXES: [&str; 2] = [PYICEBERG_PREFIX, "calve_catalog__"];
+/// The one that PyIceberg reads too.
+const PYICEBERG_PREFIX: &str = "pyiceberg_catalog__";
 /// Prefix of variables that set a property of the journal's storage.
 const JOURNAL_PREFIX: &str = "calve_journal__";
 
@@ -54,8 +56,17 @@ impl Environment {
     /// As PyIceberg reads `PYICEBERG_CATALOG__…`: after the name, two underscores are a dot and one is a dash. A
     /// variable that is empty sets nothing.
     pub(super) fn catalogs(&self) -> BTreeMap<String, Properties> {
+        self.catalogs_of(&CATALOG_PREFIXES)
+    }
+
+    /// What of it PyIceberg reads too.
+    pub(super) fn catalogs_of_pyiceberg(&self) -> BTreeMap<String, Properties> {
+        self.catalogs_of(&[PYICEBERG_PREFIX])
+    }
+
+    fn catalogs_of(&self, prefixes: &[&str]) -> BTreeMap<String, Properties> {
         let mut catalogs: BTreeMap<String, Properties> = BTreeMap::new();
-        for prefix in CATALOG_PREFIXES {
+        for prefix in prefixes {
             for (rest, value) in self.with_prefix(prefix) {
                 if let Some((name, property)) =
                     rest.split_once("__").filter(|(name, rest)| !(name.is_empty() || rest.is_empty()))

@@ -211,7 +211,7 @@ impl Settings {
         self.say_what_is_risky(&place, &journal);
         let catalog: Arc<dyn Catalog> = match &place {
             Place::Embedded(warehouse) => Arc::new(embedded(warehouse, missing).await?),
-            Place::Rest(catalog) => Arc::new(RestCatalog::connect(&catalog.properties, Arc::new(SystemClock)).await?),
+            Place::Rest(catalog) => Arc::new(RestCatalog::connect(&catalog.connection(), Arc::new(SystemClock)).await?),
         };
         self.over(catalog, &journal).await
     }

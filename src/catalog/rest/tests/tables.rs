@@ -12,7 +12,7 @@ use super::bridge::Bridge;
 use super::testkit::{Answer, Server};
 use crate::catalog::conformance::small_table;
 use crate::catalog::rest::RestCatalog;
-use crate::catalog::{Catalog, CatalogError};
+use crate::catalog::{Catalog, CatalogError, Reply};
 use crate::clock::{Clock, ManualClock};
 use crate::ids::{TableName, TableUuid};
 
@@ -276,6 +276,58 @@ async fn readers_are_shown_without_secrets() {
         assert!(line.contains(&server.uri) && !line.contains("secretword"), "{line}");
     }
     assert!(lines[1].1.contains(r"'la\'ke'") && lines[2].1.contains("'la''ke'"), "{lines:?}");
+}
+
+/// A name that the catalog refuses is the name's fault; another refusal is that of the settings.
+#[tokio::test]
+async fn a_refused_name_is_told_apart_from_wrong_settings() {
+    let refused = || Answer::error(400, "BadRequestException", "only 'a-z' and '_'");
+    for (answer, words) in [
+        (refused(), ["only 'a-z'", "check the names of the table and of its namespace"]),
+        (Answer::typed(400, "text/plain", "odd"), ["odd", "check `uri`, `warehouse` and `prefix`"]),
+    ] {
+        let server = Server::start(move |request| request.path().ends_with("/Bad").then(|| answer.clone())).await;
+        let error = server.connect(&[]).await.load(&"n.Bad".parse().unwrap()).await.unwrap_err();
+        assert!(matches!(error, CatalogError::Invalid(_)), "{error:?}");
+        assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
+    }
+}
+
+/// What a clock dates that is ahead of the catalog's keeps everybody from changing the table: nothing is sent.
+#[tokio::test]
+async fn nothing_is_committed_by_a_clock_that_is_ahead() {
+    const DAY: i64 = 24 * 60 * 60;
+    let day = chrono::Duration::seconds(DAY);
+    let now = crate::clock::SystemClock.now();
+    for (off, cached, sends) in
+        [(-day, false, false), (day, false, true), (chrono::Duration::zero(), false, true), (-day, true, true)]
+    {
+        let sample = Sample::new("n.t").await;
+        let (loaded, committed) = (sample.loaded.clone(), sample.committed.clone());
+        let date = (now + off).format("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        let server = Server::start(move |request| {
+            let body = if request.method == "POST" { &committed } else { &loaded };
+            let answer = Answer::json(200, body).with("date", &date);
+            let answer = if cached { answer.with("age", "86400") } else { answer };
+            request.path().ends_with("/t").then_some(answer)
+        })
+        .await;
+        let catalog = server.connect(&[]).await;
+        drop(catalog.load(&sample.table).await.unwrap());
+        let reply = catalog.commit(&sample.commit).await;
+        assert_eq!(server.of("POST").len(), usize::from(sends), "{off} {reply:?}");
+        if sends {
+            assert!(matches!(reply, Reply::Accepted { .. }), "{off} {reply:?}");
+            continue;
+        }
+        let both = catalog.commit_all(std::slice::from_ref(&sample.commit)).await;
+        for reply in [reply, both] {
+            let Reply::NotSent { reason } = reply else { panic!("{reply:?}") };
+            let theirs = (now + off).format("%Y-%m-%dT%H:%M:%SZ").to_string();
+            assert!(reason.contains(&theirs) && reason.contains("set this machine's clock"), "{reason}");
+        }
+        assert_eq!(server.of("POST").len(), 0);
+    }
 }
 
 #[tokio::test]
