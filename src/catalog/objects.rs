@@ -238,7 +238,7 @@ impl Objects {
                 let operator = operator.map_err(|error| {
                     let reason = redactor.failure(&error).reason;
                     let reason = format!("{reason}; see the catalog's storage properties (s3.region, s3.endpoint, …)");
-                    failed(action, location, StorageErrorKind::Other, reason)
+                    failed(action, location, StorageErrorKind::Configuration, reason)
                 })?;
                 drop(state.operators.insert(known, (operator.clone(), redactor.clone())));
                 (operator, redactor)
@@ -293,7 +293,9 @@ impl Reached {
             FailureKind::Exists => StorageErrorKind::Exists,
             FailureKind::Forbidden => StorageErrorKind::ReadOnly,
             FailureKind::Full => StorageErrorKind::Full,
-            FailureKind::Configuration | FailureKind::Unclear | FailureKind::Other => StorageErrorKind::Other,
+            FailureKind::Key => StorageErrorKind::Key,
+            FailureKind::Configuration => StorageErrorKind::Configuration,
+            FailureKind::Unclear | FailureKind::Other => StorageErrorKind::Other,
         };
         failed(action, &self.location, kind, failure.reason)
     }

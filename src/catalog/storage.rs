@@ -48,6 +48,10 @@ pub enum StorageErrorKind {
     Missing,
     /// It is on storage that calve cannot reach at all.
     Unsupported,
+    /// A property of the storage is wrong or missing, or the bucket is.
+    Configuration,
+    /// The key of the storage is wrong.
+    Key,
     /// Anything else.
     Other,
 }
@@ -61,6 +65,8 @@ impl StorageErrorKind {
             StorageErrorKind::ReadOnly
             | StorageErrorKind::Missing
             | StorageErrorKind::Unsupported
+            | StorageErrorKind::Configuration
+            | StorageErrorKind::Key
             | StorageErrorKind::Other => "",
         }
     }

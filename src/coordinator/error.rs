@@ -78,12 +78,13 @@ impl Error {
             },
             Error::Data(error) => match error {
                 DataError::Input { .. } | DataError::Invalid(_) => EXIT_USAGE,
-                DataError::Unsupported { .. } | DataError::Forbidden { .. } => EXIT_REJECTED,
+                DataError::Unsupported { .. } | DataError::Forbidden { .. } | DataError::Key { .. } => EXIT_REJECTED,
                 DataError::Damaged { .. } | DataError::Io { .. } => EXIT_FAILED,
             },
-            Error::Journal(JournalError::Newer { .. } | JournalError::ReadOnly { .. }) | Error::Rejected(_) => {
-                EXIT_REJECTED
-            }
+            Error::Journal(
+                JournalError::Newer { .. } | JournalError::ReadOnly { .. } | JournalError::Forbidden { .. },
+            )
+            | Error::Rejected(_) => EXIT_REJECTED,
             Error::Journal(JournalError::Invalid { .. }) => EXIT_USAGE,
             Error::Journal(_) | Error::Fold { .. } | Error::Failed(_) => EXIT_FAILED,
             Error::Scope(error) if error.is_input() => EXIT_USAGE,

@@ -70,6 +70,14 @@ pub enum DataError {
         /// The disk is full.
         unwritable: bool,
     },
+    /// The key for the storage of a file is wrong.
+    #[error("{file}: {reason}")]
+    Key {
+        /// The file.
+        file: String,
+        /// What the store said, and what to do.
+        reason: String,
+    },
     /// A file may not be read or written by this user, or by anyone.
     #[error("{file}: {reason}; grant access there, then run the same command again")]
     Forbidden {
@@ -94,6 +102,8 @@ impl DataError {
             return match storage.kind {
                 StorageErrorKind::ReadOnly => Self::Forbidden { file, reason },
                 StorageErrorKind::Full => Self::Io { file, reason, unwritable: true },
+                StorageErrorKind::Key => Self::Key { file, reason },
+                StorageErrorKind::Configuration => Self::Invalid(format!("{file}: {reason}")),
                 StorageErrorKind::Unsupported => Self::Unsupported { what: file, reason },
                 StorageErrorKind::Exists | StorageErrorKind::Missing | StorageErrorKind::Other => {
                     Self::Io { file, reason, unwritable: false }

@@ -74,6 +74,14 @@ pub enum JournalError {
         /// What the system said.
         reason: String,
     },
+    /// The store does not accept the key: nothing was stored.
+    #[error("journal {path}: {reason}")]
+    Forbidden {
+        /// Where.
+        path: String,
+        /// What the store said, and what to do.
+        reason: String,
+    },
     /// What was given is no place for a journal.
     #[error("journal {path}: {reason}")]
     Invalid {

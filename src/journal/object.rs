@@ -119,6 +119,7 @@ impl ObjectJournal {
         let reason = failure.reason;
         match failure.kind {
             FailureKind::Forbidden => JournalError::ReadOnly { path, reason },
+            FailureKind::Key => JournalError::Forbidden { path, reason },
             FailureKind::Full => JournalError::Io { path, reason, unwritable: true },
             FailureKind::Configuration => {
                 let reason = format!("{reason}; make the bucket, or see the journal's URI and the storage properties");

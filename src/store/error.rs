@@ -15,6 +15,12 @@ const LONGEST: usize = 300;
 /// What OpenDAL says where it has no credentials to sign a request with.
 const UNSIGNED: &str = "signing http request";
 
+/// What OpenDAL says where neither a property nor the environment names a region.
+const NO_REGION: &str = "region is missing";
+
+/// By which codes S3 says that it does not know the key, or that the secret is not the key's.
+const WRONG_KEY: [&str; 2] = ["SignatureDoesNotMatch", "InvalidAccessKeyId"];
+
 /// Kinds of failures that callers tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
@@ -24,6 +30,8 @@ pub enum FailureKind {
     Exists,
     /// The credentials do not allow it, or are not known.
     Forbidden,
+    /// The key or its secret is wrong.
+    Key,
     /// The store has no room, or a quota is used up.
     Full,
     /// The bucket does not exist, or a property is wrong or missing: nothing will help but another configuration.
@@ -118,6 +126,7 @@ impl Redactor {
         let kind = match error.kind() {
             // Nothing was sent: no key, token or role was found for this store.
             _ if answer == UNSIGNED => FailureKind::Forbidden,
+            _ if WRONG_KEY.iter().any(|code| answer.starts_with(code)) => FailureKind::Key,
             _ if status == Some(507) || full.iter().any(|word| answer.contains(word)) => FailureKind::Full,
             ErrorKind::NotFound => FailureKind::Missing,
             ErrorKind::PermissionDenied => FailureKind::Forbidden,
@@ -130,7 +139,15 @@ impl Redactor {
             }
             _ => FailureKind::Unclear,
         };
+        if kind == FailureKind::Configuration && answer.contains(NO_REGION) {
+            let reason = "`s3.region` is missing: set it to the region of the bucket, or AWS_REGION in the environment; \
+                          a store that is not Amazon's needs none beside `s3.endpoint`";
+            return Failure { kind, reason: reason.to_owned() };
+        }
         let mut reason = match (kind, status) {
+            (FailureKind::Key, _) => {
+                "the key is wrong: check `s3.access-key-id` and `s3.secret-access-key`; the store answered".to_owned()
+            }
             (FailureKind::Configuration, None) => String::new(),
             (FailureKind::Forbidden, None) => "no credentials for this store can be used".to_owned(),
             (_, Some(status)) => format!("the store answered {status}"),
@@ -212,6 +229,14 @@ mod tests {
             (ConfigInvalid, Some(404), FailureKind::Configuration),
         ] {
             assert_eq!(of(kind, status, "").kind, expected, "{kind} {status:?}");
+        }
+        for code in WRONG_KEY {
+            let message = format!(r#"S3Error {{ code: "{code}", message: "No.", resource: "/b" }}"#);
+            let wrong = of(PermissionDenied, Some(403), &message);
+            assert_eq!(wrong.kind, FailureKind::Key);
+            for word in ["the key is wrong", "`s3.access-key-id`", "`s3.secret-access-key`", code] {
+                assert!(wrong.reason.contains(word), "{}", wrong.reason);
+            }
         }
         let unsigned = of(Unexpected, None, UNSIGNED);
         assert_eq!(unsigned.kind, FailureKind::Forbidden);

@@ -241,6 +241,16 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_region_is_asked_for_by_its_property() {
+        let properties =
+            |name: &str| ["s3.disable-config-load", "s3.allow-anonymous"].contains(&name).then(|| "true".to_owned());
+        let error = connect(&Location::parse("s3://b/k").unwrap(), &properties, Retries::None).unwrap_err();
+        let failure = crate::store::error::Redactor::default().failure(&error);
+        assert_eq!(failure.kind, crate::store::error::FailureKind::Configuration, "{failure:?}");
+        assert!(failure.reason.starts_with("`s3.region` is missing"), "{}", failure.reason);
+    }
+
+    #[test]
     fn the_region_and_older_names() {
         assert_eq!(s3_of("b", &[]).region, None);
         assert_eq!(s3_of("b", &[("s3.endpoint", "http://h")]).region.as_deref(), Some("us-east-1"));

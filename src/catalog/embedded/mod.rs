@@ -300,8 +300,12 @@ async fn read_metadata(location: &str) -> Result<TableMetadata, CatalogError> {
         StorageErrorKind::Missing => {
             CatalogError::Damaged { what, reason: "it is not there, though the catalog names it".to_owned() }
         }
-        StorageErrorKind::ReadOnly => CatalogError::Forbidden { what, reason: error.reason },
-        StorageErrorKind::Full | StorageErrorKind::Exists | StorageErrorKind::Unsupported | StorageErrorKind::Other => {
+        StorageErrorKind::ReadOnly | StorageErrorKind::Key => CatalogError::Forbidden { what, reason: error.reason },
+        StorageErrorKind::Full
+        | StorageErrorKind::Exists
+        | StorageErrorKind::Unsupported
+        | StorageErrorKind::Configuration
+        | StorageErrorKind::Other => {
             CatalogError::Unavailable { what: format!("reading {what}"), reason: error.reason }
         }
     })?;
@@ -316,6 +320,8 @@ fn unwritable(error: StorageError, warehouse: &str) -> CatalogError {
         | StorageErrorKind::Exists
         | StorageErrorKind::Missing
         | StorageErrorKind::Unsupported
+        | StorageErrorKind::Configuration
+        | StorageErrorKind::Key
         | StorageErrorKind::Other => CatalogError::Unavailable { what, reason },
     }
 }

@@ -72,8 +72,10 @@ async fn errors_have_the_classes_of_local_files_and_no_secret() {
     let io = plain(&double);
     for (status, code, expected) in [
         (404, "NoSuchKey", StorageErrorKind::Missing),
-        (404, "NoSuchBucket", StorageErrorKind::Other),
+        (404, "NoSuchBucket", StorageErrorKind::Configuration),
         (403, "AccessDenied", StorageErrorKind::ReadOnly),
+        (403, "SignatureDoesNotMatch", StorageErrorKind::Key),
+        (403, "InvalidAccessKeyId", StorageErrorKind::Key),
         (507, "XMinioStorageFull", StorageErrorKind::Full),
         (400, "Odd", StorageErrorKind::Other),
     ] {
@@ -85,6 +87,17 @@ async fn errors_have_the_classes_of_local_files_and_no_secret() {
         assert!(shown.contains("s3://lake/x.bin") && shown.contains(code), "{shown}");
         assert!(!shown.contains(SECRET), "{shown}");
     }
+}
+
+#[test]
+fn a_wrong_key_and_a_missing_property_are_the_users_to_mend() {
+    let of = |kind| {
+        let error: iceberg::Error = failed("read", "s3://lake/x", kind, "why".to_owned()).into();
+        let refused = crate::coordinator::Error::Data(DataError::from_iceberg("s3://lake/x", &error));
+        (refused.exit_code(), refused.to_string())
+    };
+    assert_eq!(of(StorageErrorKind::Key), (13, "s3://lake/x: cannot read it: why".to_owned()));
+    assert_eq!(of(StorageErrorKind::Configuration), (2, "s3://lake/x: cannot read it: why".to_owned()));
 }
 
 #[tokio::test]
