@@ -146,14 +146,15 @@ pub(super) fn next_commands(table: &TableName, finding: &Finding) -> Vec<String>
         State::Moved { .. } => next(table, id, &["abandon --reason …"]),
         State::Open { .. } => next(table, id, &["validate", "abandon --reason …"]),
         State::SubjectMoved { .. } => next(table, id, &["validate", "abandon --reason …"]),
-        State::Foreign { .. } | State::Gone => next(table, id, &["abandon --reason …"]),
+        State::Foreign { .. } => next(table, id, &["abandon --reason …"]),
+        State::Gone => next(table, id, &["review", "abandon --reason …"]),
         State::Lost { renamed, .. } => renamed.iter().flat_map(|renamed| next(renamed, id, &["reconcile"])).collect(),
         State::Regressed { .. }
         | State::VisibleAfterFence { .. }
         | State::ReceiptRemoved { .. }
         | State::Ambiguous { .. }
-        | State::Consumed
-        | State::Unknown => Vec::new(),
+        | State::Consumed => next(table, id, &["review"]),
+        State::Unknown => Vec::new(),
     }
 }
 

@@ -287,7 +287,8 @@ fn lost_response(session: &Session, finding: &Finding) -> Vec<String> {
         ),
     ];
     lines.extend(finding.proof.iter().cloned());
-    lines.extend(next_commands(session.name(), finding).into_iter().map(|command| format!("next: {command}")));
+    let others = next_commands(session.name(), finding).into_iter().filter(|line| !line.starts_with("calve review "));
+    lines.extend(others.map(|command| format!("next: {command}")));
     lines
 }
 

@@ -262,6 +262,26 @@ fn reconcile() {
     insta::assert_snapshot!("states", words.concat());
 }
 
+/// Where only a person can tell, that person is told whom to ask; elsewhere nobody is.
+#[test]
+fn escalations_name_a_next_step() {
+    for state in states() {
+        let escalates = crate::publish::outcome::reconcile_exit(&state) == 21;
+        let report = reconciled(state);
+        let said = words::escalation(&report.table, &report.finding);
+        assert_eq!(said.is_some(), escalates, "{:?}", report.finding.state);
+        let Some(said) = said else { continue };
+        assert!(said.starts_with("ask who") && report.text().contains(&said), "{said}");
+        let id = &report.finding.publication;
+        let removal = match report.finding.state {
+            State::Ambiguous { .. } => format!("DROP TAG `published/{id}`"),
+            State::Consumed => format!("DROP TAG `audit/{id}`"),
+            _ => continue,
+        };
+        assert!(said.contains(&removal) && said.contains("ALTER TABLE `"), "{said}");
+    }
+}
+
 #[test]
 fn only_what_is_visible_is_called_published() {
     for state in states() {

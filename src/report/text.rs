@@ -193,6 +193,7 @@ impl ReconcileReport {
         page.line(format!("{} {}  {}", self.table, self.finding.publication, words::state(&self.finding.state)));
         page.line(format!("  because (row {} of the reconcile table):", self.row));
         page.items(self.finding.proof.iter().map(|proof| format!("  {proof}")));
+        page.items(words::escalation(&self.table, &self.finding).into_iter().map(|line| format!("  {line}")));
         if self.settled {
             page.line("  a receipt was left for it just now");
         }
