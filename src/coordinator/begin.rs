@@ -6,6 +6,7 @@ use chrono::Duration;
 use iceberg::spec::Snapshot;
 
 use super::effect::{Added, Effect, TRIES, gave_up};
+use super::places::is_inside;
 use super::session::Session;
 use super::{Coordinator, Error, shown};
 use crate::data::snapshot::copy_snapshot;
@@ -51,7 +52,7 @@ impl Coordinator {
     /// Opens `audit/<id>` at main. The same request of the same owner again changes nothing.
     ///
     /// # Errors
-    /// Exit 2: the scope, the reads or a source is wrong. 13: the id was used, or is another's.
+    /// Exit 2: the scope, the reads or a source is wrong, or the journal is inside the table. 13: the id was used, or is another's.
     pub async fn begin(&self, request: &BeginRequest) -> Result<BeginReport, Error> {
         let mut session = Session::open(self, &request.table, &request.id).await?;
         self.begin_in(&mut session, request).await
@@ -59,6 +60,7 @@ impl Coordinator {
 
     /// The same for exactly the publication of a session.
     pub(super) async fn begin_in(&self, session: &mut Session, request: &BeginRequest) -> Result<BeginReport, Error> {
+        self.refuse_journal_inside(session)?;
         let mut opening = self.opening(session, request)?;
         let mut warnings = Vec::new();
         for _ in 0..TRIES {
@@ -95,6 +97,20 @@ impl Coordinator {
             }
         }
         Err(gave_up(session, Verb::Begin, "opened"))
+    }
+
+    /// Source: `protocol.md`, "Journal".
+    fn refuse_journal_inside(&self, session: &Session) -> Result<(), Error> {
+        let (root, location) = (self.journal.root(), session.table.metadata.location());
+        if !is_inside(&root, location) {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "the journal {root} is inside the location of {}, {location}: engines delete files there that no snapshot \
+             names, and with them what was sent; nothing was begun: choose a place outside every table, by --journal or \
+             by journal = in calve.toml",
+            session.name()
+        )))
     }
 
     /// What a BEGIN would fix, as far as it does not depend on where main is.

@@ -12,6 +12,7 @@ mod error;
 mod evidence;
 mod facts;
 mod log;
+mod places;
 mod probe;
 mod publish;
 mod reconcile;

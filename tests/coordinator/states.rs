@@ -475,6 +475,24 @@ async fn other_refs_are_not_publications() {
     assert!(status.tables[0].publications.is_empty(), "{:?}", status.tables[0].publications);
 }
 
+/// A journal inside the table would be taken by the engines' cleaning: nothing is begun with it.
+#[tokio::test]
+async fn a_journal_inside_the_table_is_refused() {
+    let (bed, calve, _) = history(Kind::Embedded).await;
+    let location = bed.catalog.load(&bed.table).await.expect("loaded").metadata.location().to_owned();
+    let folder = std::path::PathBuf::from(location.trim_start_matches("file://")).join("journal");
+    let inside = calve::journal::local::LocalJournal::open(folder).expect("opened");
+    let other = bed.coordinator_with("ann", std::sync::Arc::new(inside));
+    let commits = bed.faults.commits();
+    let error = bed.try_begin(&other, "p", "day = '2013-08-09'").await.expect_err("refused");
+    assert_eq!(error.exit_code(), 2, "{error}");
+    for word in ["inside the location", "--journal", "outside every table", "journal ="] {
+        assert!(error.to_string().contains(word), "{word}: {error}");
+    }
+    assert_eq!(bed.faults.commits(), commits);
+    bed.begin(&calve, "p", "day = '2013-08-09'").await;
+}
+
 /// A receipt that calve did not leave: nobody may act on it.
 #[tokio::test]
 async fn a_receipt_on_something_else() {
@@ -485,6 +503,10 @@ async fn a_receipt_on_something_else() {
         let found = bed.reconcile(&calve, "p").await;
         assert!(matches!(found.finding.state, State::Ambiguous { .. }), "{:?}", found.finding);
         assert_eq!(found.exit_code(), 21);
+        assert_eq!(found.next, [format!("calve review {} p", bed.table)]);
+        let review = calve.review(&bed.table, &bed.id("p"), None).await.expect("reviewed");
+        assert!(!format!("{review:?}").contains("next: calve review"), "{review:?}");
+        assert_eq!(calve.reconcile_all(&bed.table).await.expect("all").exit_code(), 21);
         let commits = bed.faults.commits();
         assert_eq!(codes(&bed, &calve, "p").await, [13, 13, 13, 21, 21]);
         assert_eq!(bed.faults.commits(), commits);

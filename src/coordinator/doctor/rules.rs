@@ -5,6 +5,7 @@ use iceberg::spec::MAIN_BRANCH;
 
 use super::facts::{JournalKind, Surroundings, TableFacts};
 use crate::clock::instant;
+use crate::coordinator::places::{is_inside, normal};
 use crate::ids::PublicationId;
 use crate::observed::RefKind;
 use crate::report::page::{count, shell};
@@ -119,9 +120,7 @@ impl Table<'_> {
     }
 
     fn journal_inside(&self) -> Option<Advice> {
-        let (journal, location) = (normal(&self.surroundings.journal_root), normal(&self.facts.location));
-        let is_inside = journal.strip_prefix(&location).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        is_inside.then(|| {
+        is_inside(&self.surroundings.journal_root, &self.facts.location).then(|| {
             let what = format!("the journal {} is inside the table's location", self.surroundings.journal_root);
             let why = "engines delete files there that no snapshot names: remove_orphan_files would take the journal";
             self.advice(
@@ -339,20 +338,6 @@ impl Table<'_> {
             let what = "it is on Amazon S3 Tables, and has refs of publications".to_owned();
             self.advice(Severity::Note, "s3-tables", what, why, Some(self.expire()))
         })
-    }
-}
-
-/// A location as it is compared: one scheme for S3's three, none for files, no slash at the end.
-fn normal(location: &str) -> String {
-    let text = location.trim_end_matches('/');
-    for scheme in ["s3a://", "s3n://"] {
-        if let Some(rest) = text.strip_prefix(scheme) {
-            return format!("s3://{rest}");
-        }
-    }
-    match text.strip_prefix("file:") {
-        Some(path) => format!("/{}", path.trim_start_matches('/')),
-        None => text.to_owned(),
     }
 }
 
