@@ -336,7 +336,7 @@ pub struct Publish {
 pub struct Reconcile {
     /// The table
     pub table: TableName,
-    /// The publication [default: all of the table]
+    /// The publication [default: all of the table; then the exit code is 21 or 20 where any has it, else 0]
     #[arg(value_parser = PublicationId::parse_any)]
     pub id: Option<PublicationId>,
 }
