@@ -1,6 +1,7 @@
 //! `abandon`: the fence. From then on the candidate can never be published.
 
 use super::effect::{Effect, Sent, TRIES, refused, unsent};
+use super::error::run_again;
 use super::session::{Opened, Session};
 use super::{Coordinator, Error};
 use crate::data::snapshot::copy_snapshot;
@@ -91,9 +92,9 @@ impl Coordinator {
                         if let ReplyRecord::NotSent { reason } = &reply {
                             return Err(unsent(session, reason));
                         }
-                        return Err(Error::Unresolved(format!(
-                            "the fence was sent, and the table cannot be read to see it: {error}; run the same command again"
-                        )));
+                        return Err(Error::Unresolved(run_again(format!(
+                            "the fence was sent, and the table cannot be read to see it: {error}"
+                        ))));
                     }
                     let after = session.finding(self).await?;
                     self.note_decision(session, Some(attempt), &after, warnings).await;

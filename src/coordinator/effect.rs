@@ -2,6 +2,7 @@
 
 use iceberg::spec::Snapshot;
 
+use super::error::run_again;
 use super::session::Session;
 use super::{Coordinator, Error};
 use crate::catalog::{Commit, LoadedTable, Reply};
@@ -230,10 +231,7 @@ impl Coordinator {
                 ReplyRecord::Accepted => Ok(Added::Yes),
                 ReplyRecord::NotSent { .. } if !in_flight(session) => Err(error),
                 ReplyRecord::NotSent { .. } | ReplyRecord::Refused { .. } | ReplyRecord::Unknown { .. } => {
-                    Err(Error::Unresolved(format!(
-                        "the commit's answer is unclear, and the table cannot be read to find out: {error}; \
-                         nothing was deleted; run the same command again"
-                    )))
+                    Err(unread_after(session, &error))
                 }
             };
         }
@@ -271,15 +269,30 @@ pub(super) fn gave_up(session: &Session, verb: Verb, what: &str) -> Error {
     }
 }
 
+/// What an answer that proves nothing comes to where the table cannot be read.
+fn unread_after(session: &Session, error: &Error) -> Error {
+    let said = run_again(format!(
+        "the commit's answer is unclear, and the table cannot be read to find out; nothing was deleted: {error}"
+    ));
+    let staging = session.intent.attempts.last().is_some_and(|attempt| attempt.verb == Verb::Stage);
+    Error::Unresolved(match staging {
+        false => said,
+        true => format!(
+            "{said}: rows that are on the branch by then are not added twice; `calve status {} {}` shows what is known",
+            session.name(),
+            session.id()
+        ),
+    })
+}
+
 /// What a request that never left comes to.
 pub(super) fn unsent(session: &Session, reason: &str) -> Error {
     match in_flight(session) {
-        false => Error::Failed(format!("nothing was sent: {reason}; run the same command again")),
-        true => Error::Unresolved(format!(
-            "nothing was sent this time ({reason}), and an earlier request for {} may still be applied: run the same \
-             command again",
+        false => Error::Failed(run_again(format!("nothing was sent: {reason}"))),
+        true => Error::Unresolved(run_again(format!(
+            "nothing was sent this time ({reason}), and an earlier request for {} may still be applied",
             session.id()
-        )),
+        ))),
     }
 }
 
@@ -288,9 +301,9 @@ pub(super) fn refused(session: &Session, status: u16, message: &str) -> Error {
     let refused = format!("the catalog refuses ({status}): {message}");
     match in_flight(session) {
         false => Error::Rejected(refused),
-        true => Error::Unresolved(format!(
-            "{refused}; an earlier request for {} may still be applied: run the same command again",
+        true => Error::Unresolved(run_again(format!(
+            "{refused}; an earlier request for {} may still be applied",
             session.id()
-        )),
+        ))),
     }
 }

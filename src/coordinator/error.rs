@@ -62,6 +62,12 @@ pub enum Error {
     Failed(String),
 }
 
+/// What was said, and the remedy after it: once, since what is quoted may end with it already.
+pub(super) fn run_again(said: String) -> String {
+    const REMEDY: &str = "run the same command again";
+    if said.contains(REMEDY) { said } else { format!("{said}; {REMEDY}") }
+}
+
 impl Error {
     /// The exit code. Source: `protocol.md`, "Outcomes and exit codes".
     pub fn exit_code(&self) -> u8 {

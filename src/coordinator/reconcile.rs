@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::effect::{Effect, Sent};
+use super::error::run_again;
 use super::publish::told;
 use super::session::{Opened, Session};
 use super::{Coordinator, Error, next};
@@ -110,7 +111,7 @@ impl Coordinator {
                 }
             }
         };
-        warnings.push(format!("no receipt was seen ({problem}): run the same command again"));
+        warnings.push(run_again(format!("no receipt was seen ({problem})")));
         (finding, false)
     }
 

@@ -114,7 +114,7 @@ impl Session {
         &self.table.name
     }
 
-    fn finding_without_files(&self) -> Finding {
+    pub fn finding_without_files(&self) -> Finding {
         reconcile(&self.intent, &TableView::Present(Box::new(self.observed.clone())), FilesLive::NotKnown)
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use uuid::Uuid;
 
-use super::effect::{Added, Effect, TRIES, gave_up};
+use super::effect::{Added, Effect, Sent, TRIES, gave_up};
 use super::facts::{Opened, data_snapshot};
 use super::session::Session;
 use super::{Coordinator, Error};
@@ -15,7 +15,7 @@ use crate::data::{Progress, replace, write};
 use crate::digest::Digest;
 use crate::ids::{PublicationId, SnapshotId, TableName};
 use crate::journal::lease::{DEFAULT_DURATION, LeaseState};
-use crate::journal::record::{Event, Record, Verb, WrittenFile};
+use crate::journal::record::{Event, Record, ReplyRecord, Verb, WrittenFile};
 use crate::observed::summary;
 use crate::publish::commits;
 use crate::publish::outcome::EXIT_REJECTED;
@@ -72,27 +72,45 @@ pub(super) fn workable_head(session: &Session, finding: &Finding, verb: &str) ->
     }
 }
 
-/// What a process staged that was ended before it gave its lease back: nobody was told of it.
+/// What was about to be staged when its process was ended, or ended without an answer: nobody was told of it.
 #[derive(Debug)]
-struct Interrupted {
+struct Untold {
+    attempt: u32,
     snapshot: SnapshotId,
     files: Vec<Digest>,
 }
 
-/// The last snapshot that the holder of a lease which was never given back was about to add.
-/// What the steps of one job staged under the lease of their `run` was told.
-fn interrupted(records: &[Record], inherited: Option<Uuid>) -> Option<Interrupted> {
-    let lease = LeaseState::of(records).lease.filter(|lease| Some(lease.holder) != inherited)?;
-    let since = records
-        .iter()
-        .skip_while(|record| !matches!(record.event, Event::LeaseTaken { sequence, .. } if sequence == lease.sequence));
-    let staged = since.filter_map(|record| match &record.event {
-        Event::Intended { verb: Verb::Stage, adds, files, .. } => {
-            Some(Interrupted { snapshot: *adds.last()?, files: contents(files) })
+/// The last snapshot that was about to be added, unless its process told how that ended.
+fn untold(records: &[Record], inherited: Option<Uuid>) -> Option<Untold> {
+    let mut last = None;
+    let mut told = false;
+    for record in records {
+        match &record.event {
+            Event::Intended { verb: Verb::Stage, attempt, adds, files, .. } => {
+                let snapshot = *adds.last()?;
+                last = Some((record.number, Untold { attempt: *attempt, snapshot, files: contents(files) }));
+                told = false;
+            }
+            // Accepted is success, and what else was taken for one is noted as decided.
+            Event::Replied { attempt, reply: ReplyRecord::Accepted }
+            | Event::Decided { attempt: Some(attempt), .. } => {
+                told |= last.as_ref().is_some_and(|(_, untold)| untold.attempt == *attempt);
+            }
+            _ => {}
         }
-        _ => None,
+    }
+    let (number, untold) = last?;
+    // A lease that was never given back: its holder was ended before it could tell. What the steps of one job staged
+    // under the lease of their `run` was told.
+    let lease = LeaseState::of(records).lease.filter(|lease| Some(lease.holder) != inherited);
+    let ended = lease.is_some_and(|lease| {
+        let taken =
+            |record: &&Record| matches!(record.event, Event::LeaseTaken { sequence, .. } if sequence == lease.sequence);
+        records.iter().find(taken).is_some_and(|taken| taken.number < number)
     });
-    staged.last()
+    let noted =
+        |record: &Record| matches!(record.event, Event::Decided { attempt: Some(of), .. } if of == untold.attempt);
+    (!told || (ended && !records.iter().any(noted))).then_some(untold)
 }
 
 /// What files hold, whatever their names. The same rows written again are the same bytes.
@@ -116,9 +134,9 @@ impl Coordinator {
         let finding = session.finding(self).await?;
         workable_head(&session, &finding, "stage")?;
         session.require_own_journal(self).await?;
-        let interrupted = interrupted(session.log.records(), self.inherited);
+        let untold = untold(session.log.records(), self.inherited);
         self.take_lease(&mut session, DEFAULT_DURATION).await?;
-        let staged = self.stage_leased(&mut session, request, interrupted, progress).await;
+        let staged = self.stage_leased(&mut session, request, untold, progress).await;
         self.release_lease(&mut session).await;
         staged
     }
@@ -127,7 +145,7 @@ impl Coordinator {
         &self,
         session: &mut Session,
         request: &StageRequest,
-        interrupted: Option<Interrupted>,
+        untold: Option<Untold>,
         progress: &dyn Progress,
     ) -> Result<StageReport, Error> {
         session.refresh(self).await?;
@@ -152,16 +170,23 @@ impl Coordinator {
             (summary::PUBLISH_ID.to_owned(), session.id().to_string()),
             (summary::INCARNATION.to_owned(), opened.incarnation.to_string()),
         ]);
-        let same = interrupted.filter(|earlier| earlier.snapshot == head && earlier.files == contents(&hashes));
-        let snapshot = match (request.mode, same) {
-            // The same command again, after the process was ended between its commit and its report.
-            (StageMode::Append, Some(earlier)) => {
+        let landed = untold.filter(|earlier| request.mode == StageMode::Append && earlier.snapshot == head);
+        let snapshot = match landed {
+            // The same command again, after one that ended between its commit and its report.
+            Some(earlier) if earlier.files == contents(&hashes) => {
                 warnings.push(format!(
-                    "an earlier run was ended after it had staged these rows, as {head}: they were not added again"
+                    "these rows were staged already, as {head}, by a run that ended without telling: they were not added \
+                     again; where they are wanted twice, run the same command once more"
                 ));
+                self.note_staged(session, earlier.attempt, &mut warnings).await;
                 earlier.snapshot
             }
-            (StageMode::Append, None) | (StageMode::Replace, _) => {
+            landed => {
+                if landed.is_some() {
+                    warnings.push(format!(
+                        "a run that ended without telling had staged other rows, as {head}: they are on the branch too"
+                    ));
+                }
                 self.commit_staged(session, head, data, &staged, &hashes, values, &mut warnings).await?
             }
         };
@@ -177,6 +202,22 @@ impl Coordinator {
             bytes: staged.added.iter().map(|new| new.file.file_size_in_bytes()).sum(),
             warnings,
         })
+    }
+
+    /// Records that whoever asked is told of an attempt that landed, though its answer did not say so: the same command
+    /// run again then means what it says.
+    async fn note_staged(&self, session: &mut Session, attempt: u32, warnings: &mut Vec<String>) {
+        let finding = session.finding_without_files();
+        let event = Event::Decided {
+            attempt: Some(attempt),
+            row: finding.state.row(),
+            state: finding.state.word().to_owned(),
+            sequence_number: session.observed.last_sequence_number,
+            main: session.observed.main(),
+        };
+        if let Err(error) = session.log.append_always(event, self.clock.as_ref(), &self.owner).await {
+            warnings.push(format!("that these rows are staged could not be recorded: {error}"));
+        }
     }
 
     /// Commits what was written. Data files and manifests are written once; where another commit took the sequence
@@ -200,9 +241,18 @@ impl Coordinator {
             let commit = commits::stage(&self.target(session), head, snapshot);
             let effect = Effect { files: hashes.to_vec(), ..Effect::new(Verb::Stage, commit.clone()) };
             let reply = self.send(session, effect).await?;
+            let unclear = match &reply {
+                Sent::Done { reply, attempt, .. } if *reply != ReplyRecord::Accepted => Some(*attempt),
+                Sent::Done { .. } | Sent::Behind => None,
+            };
             // Every try adds the same snapshot id, so an earlier one that lands late counts too.
             match self.decide_added(session, &commit, reply, warnings)? {
-                Added::Yes => return Ok(id),
+                Added::Yes => {
+                    if let Some(attempt) = unclear {
+                        self.note_staged(session, attempt, warnings).await;
+                    }
+                    return Ok(id);
+                }
                 Added::No => break,
                 Added::Stale => session.refresh(self).await?,
             }

@@ -340,6 +340,57 @@ async fn a_stage_in_trouble() {
     }
 }
 
+/// A stage whose answer was lost, and whose table could not be read, run again: its rows are not there twice.
+#[tokio::test]
+async fn a_stage_that_told_nothing_is_not_repeated() {
+    let refuse = |status| Fault::Refuse { status, message: "no".to_owned() };
+    for (fault, landed) in
+        [(Fault::LoseReply, true), (Fault::Duplicate, true), (Fault::LoseRequest, false), (refuse(409), false)]
+    {
+        let (bed, calve, _) = history(Kind::Fake).await;
+        bed.begin(&calve, "p", "true").await;
+        bed.faults.push(fault.clone());
+        let faults = bed.faults.clone();
+        bed.faults.before_commit(move || async move { faults.fail_load(unavailable()) });
+        let error = try_stage(&bed, &calve, "p").await.expect_err("the table cannot be read");
+        assert_eq!(error.exit_code(), 20, "{fault:?}: {error}");
+        let said = error.to_string();
+        assert_eq!(said.matches("run the same command again").count(), 1, "{said}");
+        assert!(said.contains("calve status lake.days p"), "{said}");
+        let head = async || bed.ids_at(refs(&bed).await[&bed.id("p").audit_ref()].snapshot).await;
+        let lost = head().await.len();
+        assert_eq!(lost, 3 + usize::from(landed), "{fault:?}");
+
+        let again = try_stage(&bed, &calve, "p").await.expect("staged");
+        assert_eq!(head().await.len(), 4, "{fault:?}: {again:?}");
+        assert_eq!(again.warnings.iter().any(|w| w.contains("not added again")), landed, "{fault:?}: {again:?}");
+        // Told now: once more is meant.
+        let more = try_stage(&bed, &calve, "p").await.expect("staged");
+        assert_eq!((head().await.len(), more.warnings.len()), (5, 0), "{fault:?}: {more:?}");
+    }
+}
+
+/// Other rows after a stage that told nothing are staged beside its own, and that is said. What a lost answer left was
+/// seen at once is told, so that the same rows again are meant.
+#[tokio::test]
+async fn other_rows_after_a_stage_that_told_nothing() {
+    let (bed, calve, _) = history(Kind::Fake).await;
+    bed.begin(&calve, "p", "true").await;
+    bed.faults.push(Fault::LoseReply);
+    assert!(try_stage(&bed, &calve, "p").await.expect("staged").warnings.is_empty());
+    assert!(try_stage(&bed, &calve, "p").await.expect("staged").warnings.is_empty());
+    let head = async || bed.ids_at(refs(&bed).await[&bed.id("p").audit_ref()].snapshot).await;
+    assert_eq!(head().await.len(), 5);
+
+    bed.faults.push(Fault::LoseReply);
+    let faults = bed.faults.clone();
+    bed.faults.before_commit(move || async move { faults.fail_load(unavailable()) });
+    assert_eq!(try_stage(&bed, &calve, "p").await.expect_err("unread").exit_code(), 20);
+    let other = bed.stage(&calve, "p", StageMode::Append, &[(9, 78, 0)]).await;
+    assert!(other.warnings.iter().any(|w| w.contains("other rows")), "{other:?}");
+    assert_eq!(head().await.len(), 7);
+}
+
 /// Records of a newer calve are read, and never appended to.
 #[tokio::test]
 async fn a_newer_log() {
