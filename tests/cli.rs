@@ -276,6 +276,26 @@ fn another_owner_is_refused() {
     place.lake(&["begin", "shop.orders", "mine", "--owner", "you"]).complains(13, &["me"]);
 }
 
+/// Of thousands of terms the beginning is enough for a person; JSON has all of it.
+#[test]
+fn a_long_scope_is_cut_for_people() {
+    let place = shop();
+    let scope = (0..900).map(|id| format!("order_id = {id}")).collect::<Vec<_>>().join(" OR ");
+    let said = place.lake(&["begin", "shop.orders", "many", "--scope", &scope]).ends(0).says(&["order_id = 3", "…"]);
+    assert!(said.out.lines().all(|line| line.chars().count() < 250), "{}", said.out);
+    let again = place.lake(&["begin", "shop.orders", "many", "--scope", &scope, "--json"]).ends(0).json();
+    assert_eq!(again["scope"], scope.as_str());
+    // Another journal knows the scope by its canonical form alone, which is not shown to people.
+    place
+        .lake(&["begin", "shop.orders", "day", "--scope", "order_id = 7 AND ordered_at >= '2013-08-09T00:00:00Z'"])
+        .ends(0);
+    place
+        .lake(&["status", "shop.orders", "day", "--journal", "elsewhere"])
+        .ends(0)
+        .says(&["scope order_id = 7 AND ordered_at >= '2013-08-09T00:00:00.000000Z'"]);
+    place.lake(&["probe", "--namespace", "a..b"]).complains(2, &["namespace \"a..b\"", "between the dots"]);
+}
+
 #[test]
 fn demo_tells_its_story() {
     let place = Place::new();

@@ -81,8 +81,9 @@ fn read(path: &Path) -> Result<Option<Found>, Failure> {
     }
 }
 
-fn report(found: &Found, written: bool) -> ContractReport {
+fn report(table: &TableName, found: &Found, written: bool) -> ContractReport {
     ContractReport {
+        table: table.clone(),
         path: found.path.display().to_string(),
         digest: found.contract.digest(),
         checks: found.contract.checks.iter().map(|check| (check.name.clone(), check.kind.word().to_owned())).collect(),
@@ -92,7 +93,7 @@ fn report(found: &Found, written: bool) -> ContractReport {
 
 fn check(context: &Context, args: &ContractCheck) -> Outcome {
     let found = required(context, &args.table, &args.contract)?;
-    context.print(&report(&found, false))
+    context.print(&report(&args.table, &found, false))
 }
 
 async fn init(context: &Context, args: ContractInit) -> Outcome {
@@ -118,7 +119,7 @@ async fn init(context: &Context, args: ContractInit) -> Outcome {
     let text = Contract::first_for(schema, &key);
     let contract = Contract::parse(&text, &shown.to_string())?;
     write(&path, &text).map_err(|error| Failure::failed(format!("{shown}: {error}")))?;
-    context.print(&report(&Found { contract, path }, true))
+    context.print(&report(&args.table, &Found { contract, path }, true))
 }
 
 /// Writes the file whole or not at all.

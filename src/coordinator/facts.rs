@@ -70,7 +70,9 @@ impl Opened {
             marker,
             incarnation,
             base,
-            scope_text: scope.clone(),
+            // A column may be gone; what is only shown then is the canonical form.
+            scope_text: Scope::from_canonical(&scope, session.table.metadata.current_schema())
+                .map_or_else(|_| scope.clone(), |bound| bound.shown(session.table.metadata.current_schema())),
             scope,
             reads: whole(summary::READS)?,
             code: values.get(summary::CODE).cloned(),

@@ -128,7 +128,7 @@ impl Replacing<'_> {
                         file: name,
                         reason: format!(
                             "row {number} is not in the scope {}: {why}; only rows inside may replace what is inside",
-                            self.scope.canonical()
+                            self.scope.brief(&self.writer.schema)
                         ),
                     });
                 }

@@ -16,8 +16,8 @@ pub const EXIT_EVIDENCE: u8 = 10;
 pub const EXIT_REBUILD: u8 = 11;
 /// A conflict that a rebase can settle.
 pub const EXIT_REATTACH: u8 = 12;
-/// Rejected: permission, unknown table, unsupported or newer format, read-only, id used or owned by another, lease
-/// held, wrong state for this verb.
+/// Rejected: permission, unknown table, unsupported or newer format, read-only, id used, or begun by another
+/// owner, lease held, wrong state for this verb.
 pub const EXIT_REJECTED: u8 = 13;
 /// Not published, and nothing is wrong.
 pub const EXIT_NOT_PUBLISHED: u8 = 14;

@@ -326,6 +326,8 @@ pub struct Answer {
 /// `contract init` and `contract check`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ContractReport {
+    /// The table whose contract it is.
+    pub table: TableName,
     /// The file.
     pub path: String,
     /// Its digest.

@@ -387,6 +387,7 @@ fn every_review_ends_with_a_command() {
 #[test]
 fn contract() {
     let report = |written| ContractReport {
+        table: "shop.orders".parse().unwrap(),
         path: "contracts/shop.orders.toml".to_owned(),
         digest: digest("contract"),
         checks: vec![("columns".to_owned(), "schema".to_owned()), ("key".to_owned(), "keys".to_owned())],

@@ -25,9 +25,15 @@ pub(super) fn plural(number: usize, noun: &str) -> String {
     counted(u64::try_from(number).unwrap_or(u64::MAX), noun)
 }
 
-/// A scope as people say it: `true` is the canonical form of everything.
-fn scope(text: &str) -> &str {
-    if text == "true" { "whole table" } else { text }
+/// A scope as people say it: `true` is the canonical form of everything, and of thousands of terms the first are enough.
+fn scope(text: &str) -> String {
+    if text == "true" {
+        return "whole table".to_owned();
+    }
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
 }
 
 impl Text for CreateReport {
@@ -365,7 +371,7 @@ impl Text for ContractReport {
         page.line(format!("{}{}", if self.written { "wrote " } else { "" }, self.path));
         page.table(&self.checks.iter().map(|(name, kind)| vec![name.clone(), kind.clone()]).collect::<Vec<_>>());
         page.line(format!("digest {}", self.digest));
-        page.next(["calve validate TABLE ID"]);
+        page.next([format!("calve validate {} ID", shell(&self.table.to_string()))]);
         page.finish()
     }
 }

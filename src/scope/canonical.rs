@@ -11,7 +11,8 @@ const MAX_DEPTH: usize = 250;
 /// Longer than any text that the parser of scopes accepts becomes: escapes and types make it grow.
 const MAX_BYTES: usize = 16 << 20;
 
-fn word(comparison: Comparison) -> &'static str {
+/// How a comparison is written.
+pub(super) fn word(comparison: Comparison) -> &'static str {
     match comparison {
         Comparison::Eq => "=",
         Comparison::NotEq => "!=",

@@ -10,7 +10,7 @@ use super::error::ScopeError;
 use super::literal::type_name;
 use super::matcher::Matcher;
 use super::node::{Check, Node, Test, promote, promotes};
-use super::{bind, canonical, predicate, prune, syntax};
+use super::{bind, canonical, predicate, prune, shown, syntax};
 
 /// A row filter bound to field ids. Cheap to clone. Equal scopes have equal canonical forms, and the other way round.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +42,21 @@ impl Scope {
     /// The one text of this filter: what is stored, hashed and compared. The grammar is in the module's docs.
     pub fn canonical(&self) -> String {
         canonical::render(&self.node)
+    }
+
+    /// The filter as a person would write it, by the names that columns have in the schema. For messages: to be stored,
+    /// hashed or compared there is [`Scope::canonical`].
+    pub fn shown(&self, schema: &Schema) -> String {
+        shown::shown(&self.node, schema).unwrap_or_else(|| self.canonical())
+    }
+
+    /// The beginning of [`Scope::shown`], for messages that one sentence should not fill.
+    pub fn brief(&self, schema: &Schema) -> String {
+        let text = self.shown(schema);
+        match text.char_indices().nth(200) {
+            Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+            None => text,
+        }
     }
 
     /// Whether every row of any table passes.

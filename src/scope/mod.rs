@@ -13,6 +13,7 @@
 //! | `canonical` | the tree as text, and a strict reader of it |
 //! | `matcher` | which rows of a batch are inside |
 //! | `prune` | which files cannot hold a row inside |
+//! | `shown` | the tree as a person would write it |
 //! | `predicate` | the same filter for Iceberg's own planner |
 //!
 //! # What is accepted
@@ -58,6 +59,7 @@ mod matcher;
 mod node;
 mod predicate;
 mod prune;
+mod shown;
 mod syntax;
 #[cfg(test)]
 mod tests;

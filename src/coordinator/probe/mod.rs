@@ -13,7 +13,7 @@ use scratch::Scratch;
 
 use super::{Coordinator, Error};
 use crate::catalog::Catalog;
-use crate::ids::TableName;
+use crate::ids::{IdError, TableName};
 use crate::publish::trust::{Guarantee, judge};
 use crate::report::{GuaranteeReport, ProbeReport};
 
@@ -24,6 +24,9 @@ impl Coordinator {
     /// Exit 2: the namespace is malformed. 13: no table may be made there. 1: the catalog cannot be reached.
     pub async fn probe(&self, namespace: &str) -> Result<ProbeReport, Error> {
         let levels: Vec<String> = namespace.split('.').map(str::to_owned).collect();
+        // Any name of a table will do: it is the levels that may be malformed.
+        let named = TableName::new(levels.clone(), "calve_probe".to_owned());
+        named.map_err(|error| IdError { what: "namespace", given: namespace.to_owned(), ..error })?;
         let mut made = Vec::new();
         let found = self.try_all(&levels, &mut made).await;
         let mut warnings = Vec::new();
