@@ -208,6 +208,22 @@ pub fn create<'a>(warehouse: impl Into<Source<'a>>, table: &str, file: &Path, da
     ask::<serde_json::Value>("pyiceberg_create.py", warehouse, &[table, file.as_ref(), day, &version]).map(drop)
 }
 
+/// Rows, sorted, and the partitions of main's files, of a table whose partition fields have names that are no Avro names.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct OddNames {
+    /// Each row's values with a space between.
+    pub rows: Vec<String>,
+    /// The same of the partition of each file.
+    pub partitions: Vec<String>,
+    /// Rows that a scan of `städt = 'Köln'` finds.
+    pub pruned: u64,
+}
+
+/// Works on such a table by PyIceberg, as `integration/scripts/pyiceberg_odd_names.py` says.
+pub fn odd_names<'a>(warehouse: impl Into<Source<'a>>, table: &str, verb: &[&str]) -> Result<OddNames> {
+    ask("pyiceberg_odd_names.py", warehouse, &[&[table], verb].concat())
+}
+
 fn ask<'a, T: DeserializeOwned>(name: &str, warehouse: impl Into<Source<'a>>, rest: &[&str]) -> Result<T> {
     let mut command = script(name)?;
     match warehouse.into() {

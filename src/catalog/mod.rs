@@ -11,6 +11,7 @@ pub mod embedded;
 #[cfg(feature = "testing")]
 pub mod fake;
 pub mod faults;
+pub mod manifest_names;
 pub mod metadata;
 pub mod objects;
 pub mod properties;

@@ -27,6 +27,7 @@ use opendal::ErrorKind;
 use serde::{Deserialize, Serialize};
 
 use super::CatalogError;
+use super::manifest_names::with_avro_names;
 use super::properties::Properties;
 use super::storage::{DurableLocal, StorageError, StorageErrorKind};
 use crate::clock::Clock;
@@ -389,7 +390,8 @@ impl Storage for TableFiles {
         if is_local(path) {
             return DurableLocal.read(path).await;
         }
-        Ok(self.reach("read", path).await?.read(None).await?)
+        let bytes = self.reach("read", path).await?.read(None).await?;
+        Ok(with_avro_names(path, bytes))
     }
 
     async fn reader(&self, path: &str) -> iceberg::Result<Box<dyn FileRead>> {

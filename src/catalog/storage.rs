@@ -21,6 +21,8 @@ use iceberg::io::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::manifest_names::with_avro_names;
+
 /// Why a local file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {path}: {reason}{}", kind.remedy())]
@@ -230,7 +232,8 @@ impl Storage for DurableLocal {
     }
 
     async fn read(&self, path: &str) -> iceberg::Result<Bytes> {
-        Ok(blocking(path_of(path)?, read_file).await?.into())
+        let bytes = blocking(path_of(path)?, read_file).await?;
+        Ok(with_avro_names(path, bytes.into()))
     }
 
     async fn reader(&self, path: &str) -> iceberg::Result<Box<dyn FileRead>> {

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::summary::{Counters, Totals};
 use super::{AboutFile, DataError};
 use crate::catalog::LoadedTable;
+use crate::catalog::manifest_names::avro_spec;
 use crate::ids::SnapshotId;
 
 /// A file that a change adds.
@@ -421,6 +422,7 @@ impl Preparation<'_> {
         let path = format!("{}/{}-m{}.avro", metadata_folder(self.table), self.unique, self.written);
         self.written += 1;
         let output = self.table.file_io.new_output(&path).about(&path)?;
+        let spec = avro_spec(spec, &schema).about(&path)?;
         let builder = ManifestWriterBuilder::new(output, Some(self.id.0), schema, spec);
         let writer = match (self.table.metadata.format_version(), content) {
             (FormatVersion::V1, ManifestContentType::Data) => builder.build_v1(),
