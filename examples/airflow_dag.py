@@ -5,7 +5,7 @@
 safe, and the exit code only says whether it is of use:
 
   0            done: published now, or by an earlier try. A second run of a published day does nothing
-  1            the job or calve failed; this try made nothing visible              retry: a new branch, the job again
+  1            the job or calve failed; the report says if it was visible then     retry: finds out, then the job if need be
   11           main moved while the job ran                                        retry: the job again, on main as it is
   13           not allowed, or another run of the same id is at work               retry: later it may have ended
   20           unresolved: the answer was lost, and it may be visible already      retry: finds out, without the job

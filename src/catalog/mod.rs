@@ -17,6 +17,7 @@ pub mod objects;
 pub mod properties;
 pub mod rest;
 pub mod storage;
+pub mod unreachable;
 
 use std::fmt::Debug;
 use std::sync::Arc;

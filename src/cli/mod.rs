@@ -119,13 +119,21 @@ impl Context {
     }
 
     async fn coordinator(&self) -> Result<Coordinator, Failure> {
-        let coordinator = self.settings()?.coordinator(Missing::Refuse).await?;
+        Ok(Self::within_its_run(self.settings()?.coordinator(Missing::Refuse).await?))
+    }
+
+    /// The same for what can be told, or has to be, of a publication whose catalog does not answer.
+    async fn coordinator_or_journal(&self) -> Result<Coordinator, Failure> {
+        Ok(Self::within_its_run(self.settings()?.coordinator_or_journal().await?))
+    }
+
+    fn within_its_run(coordinator: Coordinator) -> Coordinator {
         // Set by `run` for its job. A word that is no lease names none.
         let lease = std::env::var(run::LEASE).ok().and_then(|lease| lease.parse().ok());
-        Ok(match lease {
+        match lease {
             Some(lease) => coordinator.with_inherited_lease(lease),
             None => coordinator,
-        })
+        }
     }
 
     fn progress(&self) -> Arc<Terminal> {

@@ -9,7 +9,7 @@ use crate::publish::state::is_settled;
 
 /// Makes a sealed change visible.
 pub(super) async fn run(context: &Context, args: Publish) -> Outcome {
-    let coordinator = context.coordinator().await?;
+    let coordinator = context.coordinator_or_journal().await?;
     let failure = match required(context, &args.table, &args.contract) {
         Ok(found) => return context.print_done(&coordinator.publish(&args.table, &args.id, &found.contract).await?),
         Err(failure) => failure,

@@ -34,7 +34,7 @@ const STOPS: [(SignalKind, i32, &str); 2] =
 pub(super) async fn run(context: &Context, args: Run) -> Outcome {
     let settings = context.settings()?;
     settings.require_journal()?;
-    let coordinator = context.coordinator().await?;
+    let coordinator = context.coordinator_or_journal().await?;
     // Before anything is begun: without a contract, the job would be run for nothing.
     let (contract, sources_root) = match required(context, &args.table, &args.contract) {
         Ok(found) => (found.contract.clone(), found.folder()),

@@ -11,7 +11,7 @@ use crate::journal::record::{CloseReason, Closing, ReplyRecord, Verb};
 use crate::publish::commits::{self, Target};
 use crate::publish::outcome::{EXIT_DONE, EXIT_REJECTED, reconcile_exit};
 use crate::publish::own::marker_below;
-use crate::publish::reconcile::{Finding, State, base_of};
+use crate::publish::reconcile::{Absence, Finding, State, base_of};
 use crate::publish::state::{FenceForm, fence_form};
 use crate::report::AbandonReport;
 
@@ -175,6 +175,13 @@ fn refuse(finding: &Finding, table: &TableName) -> Error {
         State::Consumed => {
             (21, "its branch was consumed, and whether published or fenced the table does not tell: never fence")
         }
+        State::Lost { why: Absence::Unreachable, .. } => {
+            (20, "what was sent before may be applied: run the same command again when the catalog answers")
+        }
+        State::Lost { why: Absence::Replaced, .. } => (
+            20,
+            "its table is gone, and nothing in it can be fenced; `calve begin` opens the id in the one that is there now",
+        ),
         State::Unknown => (2, "nothing of it is in the table or the journal; `calve status` lists what is"),
         state => (reconcile_exit(state), "it cannot be fenced in this state"),
     };

@@ -12,7 +12,7 @@ use crate::journal::record::Verb;
 use crate::observed::Role;
 use crate::publish::commits;
 use crate::publish::own::marker_below;
-use crate::publish::reconcile::{Finding, Sent as Requests, State, base_of};
+use crate::publish::reconcile::{Absence, Finding, Moved, Sent as Requests, State, base_of};
 use crate::report::{ReconcileAllReport, ReconcileReport};
 
 impl Coordinator {
@@ -23,7 +23,7 @@ impl Coordinator {
     pub async fn reconcile(&self, table: &TableName, id: &PublicationId) -> Result<ReconcileReport, Error> {
         match Session::open_any(self, table, id).await? {
             Opened::Here(mut session) => self.reconcile_session(&mut session).await,
-            Opened::Lost(finding) => Ok(report(table, *finding, false, true, Vec::new())),
+            Opened::Lost(finding) => Ok(lost(table, *finding)),
         }
     }
 
@@ -42,7 +42,7 @@ impl Coordinator {
                 let mut session = Session::over_exact(self, session.table, id).await?;
                 self.reconcile_session(&mut session).await
             }
-            Opened::Lost(finding) => Ok(report(table, *finding, false, true, Vec::new())),
+            Opened::Lost(finding) => Ok(lost(table, *finding)),
         }
     }
 
@@ -60,7 +60,8 @@ impl Coordinator {
         Ok(ReconcileAllReport { publications })
     }
 
-    async fn reconcile_session(&self, session: &mut Session) -> Result<ReconcileReport, Error> {
+    /// The same over a session that was read just now.
+    pub(super) async fn reconcile_session(&self, session: &mut Session) -> Result<ReconcileReport, Error> {
         let mut warnings = Vec::new();
         let mut finding = session.finding(self).await?;
         let mut settled = false;
@@ -135,21 +136,36 @@ impl Coordinator {
 /// What may be done next in a state, as command lines.
 pub(super) fn next_commands(table: &TableName, finding: &Finding) -> Vec<String> {
     let id = &finding.publication;
+    // What was to be abandoned is not published by following the first line.
+    let abandon = finding.abandon.is_some();
     match &finding.state {
         State::Published { .. } | State::Closed => Vec::new(),
         State::Bypassed { .. } => next(table, id, &["reconcile"]),
+        State::Sealed { .. } if abandon => next(table, id, &["abandon --reason …", "publish"]),
+        State::Open { .. } | State::SubjectMoved { .. } if abandon => {
+            next(table, id, &["abandon --reason …", "validate"])
+        }
         State::Sealed { sent, .. } => match sent {
             Requests::None | Requests::NoJournal | Requests::Rejected | Requests::Conflicted => {
                 next(table, id, &["publish", "abandon --reason …"])
             }
             Requests::InFlight => next(table, id, &["publish", "abandon --reason …"]),
         },
+        // Under another schema or spec the same rows can be checked and sealed anew; on another main they cannot.
+        State::Moved { moved, .. } if !abandon && !moved.iter().any(|moved| matches!(moved, Moved::Main { .. })) => {
+            next(table, id, &["validate", "abandon --reason …"])
+        }
         State::Moved { .. } => next(table, id, &["abandon --reason …"]),
         State::Open { .. } => next(table, id, &["validate", "abandon --reason …"]),
         State::SubjectMoved { .. } => next(table, id, &["validate", "abandon --reason …"]),
         State::Foreign { .. } => next(table, id, &["abandon --reason …"]),
         State::Gone => next(table, id, &["review", "abandon --reason …"]),
-        State::Lost { renamed, .. } => renamed.iter().flat_map(|renamed| next(renamed, id, &["reconcile"])).collect(),
+        State::Lost { renamed: Some(renamed), .. } => next(renamed, id, &["reconcile"]),
+        State::Lost { renamed: None, why, .. } => match why {
+            Absence::Unreachable => next(table, id, &["reconcile"]),
+            Absence::Missing => vec!["calve status".to_owned()],
+            Absence::Replaced => next(table, id, &["begin"]),
+        },
         State::Regressed { .. }
         | State::VisibleAfterFence { .. }
         | State::ReceiptRemoved { .. }
@@ -157,6 +173,11 @@ pub(super) fn next_commands(table: &TableName, finding: &Finding) -> Vec<String>
         | State::Consumed => next(table, id, &["review"]),
         State::Unknown => Vec::new(),
     }
+}
+
+/// What is to be told of a publication whose table is not there.
+pub(super) fn lost(table: &TableName, finding: Finding) -> ReconcileReport {
+    report(table, finding, false, true, Vec::new())
 }
 
 fn report(table: &TableName, finding: Finding, settled: bool, journal: bool, warnings: Vec<String>) -> ReconcileReport {

@@ -9,8 +9,9 @@ use uuid::Uuid;
 
 use super::begin::{only_begins, report as begun};
 use super::effect::{Added, Effect, Sent, TRIES, gave_up};
+use super::reconcile::lost;
 use super::session::{Opened, Session, anchor};
-use super::{BeginRequest, Coordinator, Error, ValidateRequest, next};
+use super::{BeginRequest, Coordinator, Error, ValidateRequest, next, shown};
 use crate::catalog::Commit;
 use crate::contract::Contract;
 use crate::data::Progress;
@@ -21,10 +22,10 @@ use crate::journal::record::{CloseReason, Closing, Event, Opening, ReplyRecord, 
 use crate::observed::summary;
 use crate::publish::PublishOutcome;
 use crate::publish::commits;
-use crate::publish::outcome::Rejection;
+use crate::publish::outcome::{EXIT_UNRESOLVED, Rejection};
 use crate::publish::own::marker_below;
 use crate::publish::reconcile::{Finding, State, base_of};
-use crate::publish::rerun::{Known, RunStep, hinders, run_step};
+use crate::publish::rerun::{AfterJob, Known, RunStep, after_job, failed_exit, hinders, run_step};
 use crate::publish::state::{FenceForm, fence_form};
 use crate::report::{BeginReport, JobEnd, Report as _, RunPart, RunReport, TimedPart};
 
@@ -117,7 +118,14 @@ impl Coordinator {
             let stands = self.stands(&request.begin.table, &request.begin.id).await?;
             parts.report.publication = stands.id.clone();
             let session = match (stands.step, stands.session) {
-                (RunStep::Done | RunStep::Reconcile, _) | (_, None) => {
+                (_, None) => {
+                    job.part("reconcile");
+                    let report = lost(&request.begin.table, stands.finding);
+                    parts.report.next.clone_from(&report.next);
+                    parts.add(RunPart::Reconcile(report));
+                    return Ok(parts.report);
+                }
+                (RunStep::Done | RunStep::Reconcile, Some(_)) => {
                     job.part("reconcile");
                     let report = self.reconcile_exact(&request.begin.table, &stands.id).await?;
                     parts.report.next.clone_from(&report.next);
@@ -154,11 +162,13 @@ impl Coordinator {
             let Some((mut session, candidate)) = session else { continue };
             parts.report.publication = candidate.publication.clone();
             self.run_job(request, &mut session, &candidate, job, &mut parts).await;
-            if parts.report.exit_code == 0 {
+            let after = self.after_job(&mut session, &candidate, job, &mut parts).await;
+            if after == AfterJob::Validate {
                 self.validate_part(request, &candidate.publication, job, progress, &mut parts).await;
             }
             self.release_lease(&mut session).await;
-            if parts.report.exit_code == 0 {
+            let goes_on = matches!(after, AfterJob::Validate | AfterJob::Publish);
+            if goes_on && parts.report.exit_code == 0 {
                 self.publish_part(request, job, &mut parts).await;
             }
             return Ok(parts.report);
@@ -187,6 +197,7 @@ impl Coordinator {
             },
             cut_off: LeaseState::of(session.log.records()).lease.is_some_and(|lease| lease.holder != self.holder),
             only_begins: only_begins(&session),
+            abandon_sent: finding.abandon.is_some(),
         };
         let step = run_step(&finding.state, known);
         if matches!(step, RunStep::Begin | RunStep::RunJob | RunStep::Restart | RunStep::BeginNext) {
@@ -349,6 +360,74 @@ impl Coordinator {
         parts.add(RunPart::Job { end });
     }
 
+    /// Reads the table once the job has ended: it may have published, closed or removed its candidate, or moved main.
+    async fn after_job(
+        &self,
+        session: &mut Session,
+        candidate: &BeginReport,
+        job: &mut dyn Job,
+        parts: &mut Parts<'_>,
+    ) -> AfterJob {
+        let code = parts.report.exit_code;
+        let read = match session.refresh(self).await {
+            Ok(()) => session.finding(self).await,
+            Err(error) => Err(error),
+        };
+        let finding = match read {
+            Ok(finding) => finding,
+            // The checks read the table again, and say it where they cannot.
+            Err(_) if code == 0 => return AfterJob::Validate,
+            Err(error) => {
+                parts.next(&["reconcile"]);
+                parts.failed("reconcile", &error);
+                let unseen = session.intent.undecided().is_some();
+                parts.report.exit_code = if unseen { EXIT_UNRESOLVED } else { code };
+                return AfterJob::Stays;
+            }
+        };
+        let after = after_job(&finding.state, code == 0);
+        match after {
+            AfterJob::Reconcile => {
+                job.part("reconcile");
+                let exit = (code != 0).then(|| failed_exit(&finding.state, code));
+                match self.reconcile_session(session).await {
+                    Ok(report) => {
+                        parts.report.next.clone_from(&report.next);
+                        parts.add(RunPart::Reconcile(report));
+                    }
+                    Err(error) => {
+                        parts.next(&["reconcile"]);
+                        parts.failed("reconcile", &error);
+                    }
+                }
+                parts.report.exit_code = exit.unwrap_or(parts.report.exit_code);
+            }
+            AfterJob::Validate | AfterJob::Publish | AfterJob::Stays => {
+                let main = session.observed.main();
+                if main != candidate.base {
+                    parts.report.warnings.push(format!(
+                        "main moved from {} to {} while the job ran: did it write to main instead of {}?",
+                        shown(candidate.base),
+                        shown(main),
+                        candidate.branch
+                    ));
+                }
+                match finding.state {
+                    State::Open { head, marker } if head == marker && code == 0 => parts
+                        .report
+                        .warnings
+                        .push(format!("the job ended well, and wrote nothing to {}", candidate.branch)),
+                    State::Sealed { .. } if code != 0 => parts.report.warnings.push(
+                        "it is sealed: the same line again publishes it, without the job; `calve abandon` prevents that"
+                            .to_owned(),
+                    ),
+                    _ => {}
+                }
+            }
+        }
+        after
+    }
+
     async fn validate_part(
         &self,
         request: &RunRequest,
@@ -455,6 +534,14 @@ async fn note_opening(
 
 fn refuse(session: &Session, finding: &Finding, owner: &Owner) -> Error {
     let (id, table) = (session.id(), session.name());
+    if let Some(abandon) = finding.abandon.filter(|_| owner_of(session).is_none_or(|theirs| theirs == *owner)) {
+        return Error::Rejected(format!(
+            "{id} on {table} is {}, and was to be abandoned (attempt {}), which the table does not show: `calve abandon \
+             {table} {id} --reason …` again, or `calve publish {table} {id}` where it is to be published all the same",
+            finding.state.word(),
+            abandon.attempt
+        ));
+    }
     match (&finding.state, owner_of(session)) {
         (State::Foreign { head }, _) => Error::Rejected(format!(
             "{} on {table} is a branch at {head} that calve did not make: choose another id, or `calve abandon {table} {id} \

@@ -8,7 +8,7 @@ use crate::journal::{Journal, LogKey};
 use crate::observed::{Observed, Role, summary};
 use crate::publish::intent::Intent;
 use crate::publish::own::marker_below;
-use crate::publish::reconcile::{FilesLive, Finding, State, TableView, reconcile};
+use crate::publish::reconcile::{Absence, FilesLive, Finding, State, TableView, reconcile};
 use crate::publish::state::files_may_tell;
 
 /// A publication whose table could be loaded.
@@ -56,7 +56,7 @@ impl Session {
         let (session, problem) = match coordinator.catalog.load(name).await {
             Ok(table) => (Some(Self::over(coordinator, table, id).await?), None),
             Err(error @ (CatalogError::NoSuchTable { .. } | CatalogError::Forbidden { .. })) => (None, Some(error)),
-            Err(error) => return Err(error.into()),
+            Err(error) => return unreached(coordinator, name, id, error).await,
         };
         // A table of the same name with another uuid has no log of this publication; an earlier table may have.
         let nothing_here = session.as_ref().is_none_or(|s| s.finding_without_files().state == State::Unknown);
@@ -65,7 +65,7 @@ impl Session {
             (Some(session), _, None) => Ok(Opened::Here(Box::new(session))),
             (None, Some(problem), None) => Err(problem.into()),
             (session, problem, Some((uuid, intent))) => {
-                let renamed = find_by_uuid(coordinator, uuid).await?;
+                let renamed = find_by_uuid(coordinator, uuid).await;
                 let reason = match (&problem, &session) {
                     (Some(problem), _) => problem.to_string(),
                     (None, Some(session)) => {
@@ -73,7 +73,8 @@ impl Session {
                     }
                     (None, None) => format!("{name} cannot be loaded"),
                 };
-                let view = TableView::Missing { reason, renamed };
+                let why = if problem.is_some() { Absence::Missing } else { Absence::Replaced };
+                let view = TableView::Missing { reason, renamed, why };
                 Ok(Opened::Lost(Box::new(reconcile(&intent, &view, FilesLive::NotKnown))))
             }
             (None, None, None) => Err(Error::Failed(format!("{name} could not be loaded"))),
@@ -212,13 +213,42 @@ pub(super) fn anchor(session: &Session) -> Option<SnapshotId> {
         .find(|snapshot| marker_below(&session.intent, &session.observed, *snapshot).is_some())
 }
 
-/// The log of this publication, or of its newest generation, under another table's uuid that was begun under this
-/// table's name.
+/// A catalog that gives no table. Where the journal knows of a request whose outcome nobody saw, readers may see the
+/// candidate: that comes before the catalog's trouble.
+async fn unreached(
+    coordinator: &Coordinator,
+    name: &TableName,
+    id: &PublicationId,
+    error: CatalogError,
+) -> Result<Opened, Error> {
+    // Where neither can be read, the catalog's trouble is the one to tell.
+    let remembered = memories(coordinator, name, id).await.unwrap_or_default();
+    match remembered.into_iter().find(|(_, intent)| intent.undecided().is_some()) {
+        None => Err(error.into()),
+        Some((_, intent)) => {
+            let view = TableView::Missing { reason: error.to_string(), renamed: None, why: Absence::Unreachable };
+            Ok(Opened::Lost(Box::new(reconcile(&intent, &view, FilesLive::NotKnown))))
+        }
+    }
+}
+
+/// What is remembered of this publication under another table's uuid that was begun under this table's name.
 async fn earlier_table(
     coordinator: &Coordinator,
     name: &TableName,
     id: &PublicationId,
 ) -> Result<Option<(TableUuid, Intent)>, Error> {
+    Ok(memories(coordinator, name, id).await?.into_iter().next())
+}
+
+/// The logs of this publication, or of its newest generation, under each table's uuid that was begun under this table's
+/// name.
+async fn memories(
+    coordinator: &Coordinator,
+    name: &TableName,
+    id: &PublicationId,
+) -> Result<Vec<(TableUuid, Intent)>, Error> {
+    let mut found = Vec::new();
     let catalog = coordinator.catalog.identity();
     for uuid in coordinator.journal.tables(catalog).await? {
         let journaled = coordinator.journal.publications(catalog, uuid).await?.into_iter();
@@ -227,21 +257,21 @@ async fn earlier_table(
         let log = Log::open(coordinator.journal.clone(), LogKey { catalog: catalog.clone(), table: uuid, publication });
         let intent = fold(&log.await?)?;
         if intent.openings.iter().any(|opening| opening.table == *name) {
-            return Ok(Some((uuid, intent)));
+            found.push((uuid, intent));
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
-/// The name under which a table is now.
-async fn find_by_uuid(coordinator: &Coordinator, uuid: TableUuid) -> Result<Option<TableName>, Error> {
-    for name in coordinator.catalog.tables().await? {
+/// The name under which a table is now, as far as the catalog lets it be found.
+async fn find_by_uuid(coordinator: &Coordinator, uuid: TableUuid) -> Option<TableName> {
+    for name in coordinator.catalog.tables().await.unwrap_or_default() {
         // A table that cannot be loaded is not the one that was found.
         if let Ok(table) = coordinator.catalog.load(&name).await
             && TableUuid(table.metadata.uuid()) == uuid
         {
-            return Ok(Some(name));
+            return Some(name);
         }
     }
-    Ok(None)
+    None
 }

@@ -6,7 +6,7 @@
 use super::record::{Event, FORMAT, Record};
 use crate::ids::{PublicationId, TableUuid};
 use crate::publish::attempt::Attempt;
-use crate::publish::intent::Intent;
+use crate::publish::intent::{Intent, Verdict};
 
 /// Why a record does not follow from those before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,7 +76,11 @@ impl Intent {
                 }
                 known.reply = Some(reply.clone());
             }
-            Event::Decided { sequence_number, .. } => remember(&mut self, *sequence_number),
+            Event::Decided { row, sequence_number, .. } => {
+                remember(&mut self, *sequence_number);
+                let attempt = self.attempts.last().map_or(0, |attempt| attempt.number);
+                self.verdict = Some(Verdict { row: *row, attempt });
+            }
             Event::CheckFailed { .. } | Event::LeaseTaken { .. } | Event::LeaseReleased { .. } => {}
             Event::Unrecognised => self.newer = true,
         }

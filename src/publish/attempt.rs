@@ -26,6 +26,21 @@ pub enum Verb {
     Settle,
 }
 
+impl Verb {
+    /// The verb as people know it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verb::Begin => "begin",
+            Verb::Stage => "stage",
+            Verb::Seal => "seal",
+            Verb::Publish => "publish",
+            Verb::Fence => "abandon",
+            Verb::Restart => "restart",
+            Verb::Settle => "settle",
+        }
+    }
+}
+
 /// A reply as recorded: which of the four it was, never a verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]

@@ -1,6 +1,7 @@
 //! What was tried: the memory of one publication, which the journal folds from its log.
 
 use super::attempt::{Attempt, Closing, Opening, SealRecord, Verb, WrittenFile};
+use super::state::AbandonSent;
 use crate::ids::{Incarnation, PublicationId, SnapshotId, TableUuid};
 
 /// The memory of one publication.
@@ -22,10 +23,21 @@ pub struct Intent {
     pub files: Vec<WrittenFile>,
     /// The highest last-sequence-number that any record read; 0 without one.
     pub remembered_sequence_number: i64,
+    /// The last verdict that was recorded.
+    pub verdict: Option<Verdict>,
     /// How many records there are.
     pub records: u32,
     /// Is anything in the log of a format or kind this calve does not write?
     pub newer: bool,
+}
+
+/// A verdict that was recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// The row of the reconcile table.
+    pub row: u8,
+    /// The number of the newest attempt by then; 0 without one.
+    pub attempt: u32,
 }
 
 impl Intent {
@@ -40,6 +52,7 @@ impl Intent {
             closings: Vec::new(),
             files: Vec::new(),
             remembered_sequence_number: 0,
+            verdict: None,
             records: 0,
             newer: false,
         }
@@ -75,6 +88,32 @@ impl Intent {
     /// May any PUBLISH that was sent be applied, where the table does not show it?
     pub fn publish_may_be_applied(&self) -> bool {
         self.attempts.iter().any(|attempt| attempt.verb == Verb::Publish && attempt.may_be_applied())
+    }
+
+    /// The newest commit that was sent, and of which nobody saw what became of it: without the table it is not known
+    /// whether readers see the candidate, or whether it is closed.
+    ///
+    /// A commit that only adds to the audit branch counts only while nothing came after it, since that would not have been
+    /// made without its outcome.
+    pub fn undecided(&self) -> Option<&Attempt> {
+        let newest = self.attempts.last().map_or(0, |attempt| attempt.number);
+        // Published, visible or closed: rows that no attempt made before them can change.
+        if self.verdict.is_some_and(|verdict| verdict.attempt == newest && matches!(verdict.row, 2 | 3 | 5)) {
+            return None;
+        }
+        self.attempts.iter().rev().find(|attempt| match attempt.verb {
+            Verb::Publish | Verb::Fence | Verb::Restart | Verb::Settle => attempt.may_be_applied(),
+            Verb::Begin | Verb::Stage | Verb::Seal => attempt.number == newest && attempt.is_open(),
+        })
+    }
+
+    /// A FENCE after which nothing else was tried. Where the table does not show it, the candidate was to be abandoned all
+    /// the same.
+    pub fn abandon_sent(&self) -> Option<AbandonSent> {
+        let last = self.attempts.last().filter(|attempt| attempt.verb == Verb::Fence)?;
+        let fences = self.attempts.iter().filter(|attempt| attempt.verb == Verb::Fence);
+        let may_be_applied = fences.clone().any(Attempt::may_be_applied);
+        Some(AbandonSent { attempt: last.number, may_be_applied })
     }
 
     /// The snapshots that a SETTLE of ours named in its receipt.

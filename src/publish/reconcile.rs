@@ -12,7 +12,8 @@ use crate::observed::{Observed, ObservedRef, ObservedSnapshot, Role};
 
 pub use super::own::base_of;
 use super::own::{incarnation_of, is_marker, own_snapshots};
-pub use super::state::{FilesLive, Finding, Moved, Sent, State, TableView, Visibility};
+use super::state::fence_form;
+pub use super::state::{AbandonSent, Absence, FilesLive, Finding, Moved, Sent, State, TableView, Visibility};
 
 /// How often an identical PUBLISH is sent where the catalog names conflicts that the table does not show.
 pub const CONFLICTED_TRIES: usize = 3;
@@ -23,17 +24,36 @@ const FILES_LIVE: &str = "files that this candidate added are live in main";
 pub fn reconcile(intent: &Intent, view: &TableView, files: FilesLive) -> Finding {
     let id = &intent.publication;
     let observed = match view {
-        TableView::Missing { reason, renamed } => {
-            let proof = vec![format!("the table cannot be loaded: {reason}")];
-            let state = State::Lost { reason: reason.clone(), renamed: renamed.clone() };
-            return Finding { publication: id.clone(), state, proof };
+        TableView::Missing { reason, renamed, why } => {
+            let mut proof = vec![format!("the table cannot be loaded: {reason}")];
+            proof.extend(lost(intent, *why));
+            let state = State::Lost { reason: reason.clone(), renamed: renamed.clone(), why: *why };
+            return Finding { publication: id.clone(), state, proof, abandon: None };
         }
         TableView::Present(observed) => observed,
     };
     let facts = Facts::gather(intent, observed);
     let mut proof = facts.proof();
     let state = facts.first_row(files, &mut proof);
-    Finding { publication: id.clone(), state, proof }
+    let abandon = intent.abandon_sent().filter(|_| fence_form(&state).is_some());
+    Finding { publication: id.clone(), state, proof, abandon }
+}
+
+/// What is certain of a publication whose table is not there.
+fn lost(intent: &Intent, why: Absence) -> Vec<String> {
+    let mut certain = Vec::new();
+    if let Some(attempt) = intent.undecided() {
+        let (number, verb) = (attempt.number, attempt.verb.word());
+        certain.push(format!("attempt {number} ({verb}) was sent, and whether it was applied was never seen"));
+    }
+    match why {
+        Absence::Replaced => certain.push(
+            "it was never published in the table that is under this name now; of the earlier table nothing can be read"
+                .to_owned(),
+        ),
+        Absence::Missing | Absence::Unreachable => {}
+    }
+    certain
 }
 
 /// What of the table concerns one publication.
@@ -134,7 +154,7 @@ impl<'a> Facts<'a> {
     fn another_table(&self, known: TableUuid, proof: &mut Vec<String>) -> State {
         let reason = format!("another table is under that name: {} instead of {known}", self.observed.uuid);
         proof.push(reason.clone());
-        State::Lost { reason, renamed: None }
+        State::Lost { reason, renamed: None, why: Absence::Replaced }
     }
 
     fn receipt(&self, target: SnapshotId, files: FilesLive, proof: &mut Vec<String>) -> State {

@@ -20,7 +20,21 @@ pub enum TableView {
         reason: String,
         /// Where the same table was found under another name, if it was.
         renamed: Option<TableName>,
+        /// In which way it is not there.
+        why: Absence,
     },
+}
+
+/// In which way a table is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Absence {
+    /// The catalog says that there is none of that name, or none for this principal.
+    Missing,
+    /// Another table is under its name.
+    Replaced,
+    /// The catalog does not answer, or not so that it can be read.
+    Unreachable,
 }
 
 /// Whether the files that a candidate added are live in main.
@@ -101,6 +115,8 @@ pub enum State {
         reason: String,
         /// Where the same table was found, if it was.
         renamed: Option<TableName>,
+        /// In which way it is not there.
+        why: Absence,
     },
     /// Row 1: the table is older than what was seen of it before.
     Regressed {
@@ -253,6 +269,19 @@ pub struct Finding {
     pub state: State,
     /// The observations that led to it, in the order of the table.
     pub proof: Vec<String>,
+    /// A FENCE that was to end the candidate, where the table does not show it and nothing was done since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub abandon: Option<AbandonSent>,
+}
+
+/// A FENCE that the journal remembers and the table does not show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct AbandonSent {
+    /// Its number among the publication's attempts.
+    pub attempt: u32,
+    /// May it still be applied?
+    pub may_be_applied: bool,
 }
 
 /// May a candidate in this state be fenced, and in which form? `None`: never.

@@ -9,6 +9,7 @@ use crate::evidence::check::Outcome;
 use crate::ids::{PublicationId, TableName};
 use crate::publish::PublishOutcome;
 use crate::publish::outcome::{EXIT_DONE, EXIT_FAILED, EXIT_REBUILD, EXIT_UNRESOLVED, EXIT_USAGE};
+use crate::publish::reconcile::{Absence, State};
 
 /// `run`.
 #[derive(Debug, Clone, Serialize)]
@@ -33,6 +34,31 @@ impl RunReport {
     pub fn new(table: &TableName, id: &PublicationId) -> Self {
         let (table, publication) = (table.clone(), id.clone());
         Self { table, publication, steps: Vec::new(), exit_code: EXIT_DONE, next: Vec::new(), warnings: Vec::new() }
+    }
+}
+
+impl RunReport {
+    /// How the job ended, if it ran.
+    fn job(&self) -> Option<&JobEnd> {
+        self.steps.iter().find_map(|timed| match &timed.part {
+            RunPart::Job { end } => Some(end),
+            _ => None,
+        })
+    }
+
+    /// Did it end at a state that the same line again does not change?
+    fn is_stuck(&self) -> bool {
+        match self.steps.last().map(|timed| &timed.part) {
+            Some(RunPart::Reconcile(report)) => match &report.finding.state {
+                State::Lost { why, .. } => match why {
+                    Absence::Missing | Absence::Replaced => true,
+                    Absence::Unreachable => false,
+                },
+                State::Published { .. } | State::ReceiptRemoved { .. } | State::Bypassed { .. } => true,
+                _ => report.finding.abandon.is_some(),
+            },
+            _ => false,
+        }
     }
 }
 
@@ -207,6 +233,7 @@ impl Text for RunReport {
                 page.items(report.reasons.iter().filter(|reason| !named(reason)));
                 page.line(match report.closed {
                     Some(reason) => format!("  {}: closed for good, nothing became visible", words::closed(reason)),
+                    None if report.base_moved => "  nothing of the candidate became visible; it stays open".to_owned(),
                     None => "  nothing became visible; the candidate stays open".to_owned(),
                 });
             }
@@ -220,20 +247,33 @@ impl Text for RunReport {
                 page.warnings(&report.warnings);
             }
             Some(RunPart::Reconcile(report)) => {
-                page.line("  the job did not run");
+                match self.job() {
+                    None => page.line("  the job did not run"),
+                    Some(JobEnd::Succeeded) => page.line("  it stood like this when the job had ended"),
+                    Some(_) => match &report.finding.state {
+                        State::Published { .. } | State::Bypassed { .. } | State::ReceiptRemoved { .. } => {
+                            page.line("  it became visible, although the job failed");
+                        }
+                        _ => page.line("  it stood like this when the job had failed"),
+                    },
+                }
                 if self.exit_code != EXIT_DONE {
                     page.items(&report.finding.proof);
                 }
                 page.warnings(&report.warnings);
             }
             Some(RunPart::Job { .. }) if self.exit_code != EXIT_DONE => {
-                page.line("  nothing became visible; the candidate stays open");
+                page.line("  nothing of the candidate became visible; it stays open");
+            }
+            Some(RunPart::Failed { .. }) if self.job().is_some_and(|end| *end != JobEnd::Succeeded) => {
+                page.line("  whether the job made anything visible is not known");
             }
             Some(RunPart::Begin(_) | RunPart::Restart { .. } | RunPart::Job { .. } | RunPart::Failed { .. }) | None => {
             }
         }
         page.warnings(&self.warnings);
-        if [1, EXIT_REBUILD, EXIT_UNRESOLVED].contains(&self.exit_code) || self.exit_code > 128 {
+        let goes_on = [1, EXIT_REBUILD, EXIT_UNRESOLVED].contains(&self.exit_code) || self.exit_code > 128;
+        if goes_on && !self.is_stuck() {
             page.line("the same line again goes on from here");
         }
         match (self.exit_code, self.next.as_slice()) {

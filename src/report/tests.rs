@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::*;
 use crate::evidence::check::{ENGINE, Outcome};
 use crate::publish::outcome::{Cause, ConflictClass, Rejection, Via};
-use crate::publish::reconcile::{Moved, Sent, State};
+use crate::publish::reconcile::{Absence, Moved, Sent, State};
 
 /// Snapshots a report as it is printed both ways, with its exit code.
 macro_rules! both {
@@ -40,7 +40,7 @@ fn at() -> DateTime<Utc> {
 
 fn finding(state: State) -> Finding {
     let proof = vec![format!("main is a branch at {BASE}"), "closed/late-09 is absent".to_owned()];
-    Finding { publication: id(), state, proof }
+    Finding { publication: id(), state, proof, abandon: None }
 }
 
 fn result(name: &str, outcome: Outcome, summary: &str, details: &[&str]) -> CheckResult {
@@ -229,7 +229,11 @@ fn states() -> Vec<State> {
         Moved::Spec { sealed: 0, current: 2 },
     ];
     vec![
-        State::Lost { reason: "no such table".to_owned(), renamed: Some("shop.old".parse().unwrap()) },
+        State::Lost {
+            reason: "no such table".to_owned(),
+            renamed: Some("shop.old".parse().unwrap()),
+            why: Absence::Missing,
+        },
         State::Regressed { remembered: 9, found: 4 },
         State::Published { snapshot: SEAL, sealed: true, visibility },
         State::Bypassed { snapshot: None, sealed: false, visibility, head: HEAD },

@@ -116,7 +116,7 @@ impl Text for ValidateReport {
         let mut page = Page::default();
         let (table, id) = (&self.table, &self.publication);
         page.line(format!("{table} {id}  head {}", self.head));
-        if self.base_moved {
+        if self.base_moved && self.warnings.is_empty() {
             page.line("note: main has moved since it was begun: publishing it will be a conflict");
         }
         checks(&mut page, &self.checks);
@@ -134,7 +134,8 @@ impl Text for ValidateReport {
                 if let Some(location) = &self.statement_location {
                     page.line(format!("statement {location}"));
                 }
-                page.next([command("publish", table, id, ""), command("review", table, id, "")]);
+                let verb = if self.base_moved { ("abandon", "--reason …") } else { ("publish", "") };
+                page.next([command(verb.0, table, id, verb.1), command("review", table, id, "")]);
             }
             (true, None) => {
                 page.line(if self.dry_run { "PASSED  dry run: nothing was sealed" } else { "PASSED  not sealed" });
@@ -171,7 +172,10 @@ impl Text for PublishReport {
     fn text(&self) -> String {
         let mut page = Page::default();
         let (table, id) = (&self.table, &self.publication);
-        page.line(format!("{table} {id}  {}  main={}", words::outcome(&self.outcome), snapshot(self.main)));
+        // Of a table that nobody could read, main is not known.
+        let read = self.finding.as_ref().is_none_or(|finding| !matches!(finding.state, State::Lost { .. }));
+        let main = if read { format!("  main={}", snapshot(self.main)) } else { String::new() };
+        page.line(format!("{table} {id}  {}{main}", words::outcome(&self.outcome)));
         page.items(words::reasons(&self.outcome));
         if matches!(self.outcome, PublishOutcome::Published { .. }) && !self.read_with.is_empty() {
             page.line("read it:");
@@ -200,6 +204,7 @@ impl ReconcileReport {
         page.line(format!("  because (row {} of the reconcile table):", self.row));
         page.items(self.finding.proof.iter().map(|proof| format!("  {proof}")));
         page.items(words::escalation(&self.table, &self.finding).into_iter().map(|line| format!("  {line}")));
+        page.items(self.finding.abandon.map(|sent| format!("  {}", words::abandon(sent))));
         if self.settled {
             page.line("  a receipt was left for it just now");
         }
@@ -266,7 +271,9 @@ impl TableStatus {
             return;
         }
         let updated = self.updated.map(|at| format!("  since {}", instant(at))).unwrap_or_default();
-        page.line(format!("{}  main={}{updated}", self.table, snapshot(self.main)));
+        let lost = self.publications.iter().any(|one| matches!(one.finding.state, State::Lost { .. }));
+        let main = if lost { String::new() } else { format!("  main={}", snapshot(self.main)) };
+        page.line(format!("{}{main}{updated}", self.table));
         if self.publications.is_empty() {
             page.line("  no publications");
             page.line(format!("  next: calve begin {} ID", shell(&self.table.to_string())));
@@ -298,6 +305,9 @@ impl PublicationStatus {
         }
         if let Some(error) = &self.error {
             page.line(format!("    only what the table shows: {error}"));
+        }
+        if let Some(sent) = self.finding.abandon {
+            page.line(format!("    {}", words::abandon(sent)));
         }
         for command in &self.next {
             page.line(format!("    next: {command}"));

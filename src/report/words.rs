@@ -4,7 +4,7 @@ use super::page::snapshot;
 use crate::ids::{RefName, TableName};
 use crate::publish::attempt::CloseReason;
 use crate::publish::outcome::{Cause, ConflictClass, EXIT_ESCALATE, PublishOutcome, Rejection, Via, reconcile_exit};
-use crate::publish::reconcile::{Finding, Moved, Sent, State, Visibility};
+use crate::publish::reconcile::{AbandonSent, Finding, Moved, Sent, State, Visibility};
 
 /// What a person does where only a person can tell (exit 21): whom to ask, and how a ref made by hand is removed.
 pub(super) fn escalation(table: &TableName, finding: &Finding) -> Option<String> {
@@ -49,7 +49,7 @@ pub(super) fn escalation(table: &TableName, finding: &Finding) -> Option<String>
 /// A verdict in one line: a word in capitals, then what it means.
 pub(super) fn state(state: &State) -> String {
     match state {
-        State::Lost { reason, renamed } => match renamed {
+        State::Lost { reason, renamed, why: _ } => match renamed {
             Some(name) => format!("UNRESOLVED  the table cannot be loaded: {reason}; the same table is now {name}"),
             None => format!("UNRESOLVED  the table cannot be loaded: {reason}"),
         },
@@ -97,6 +97,15 @@ pub(super) fn state(state: &State) -> String {
         State::Consumed => "HISTORY LOST  it was consumed, and neither receipt nor fence is left".to_owned(),
         State::Gone => "HISTORY LOST  its branch is gone, and neither receipt nor fence is left".to_owned(),
         State::Unknown => "UNKNOWN  nothing of it is in the table or the journal".to_owned(),
+    }
+}
+
+/// A FENCE that the table does not show.
+pub(super) fn abandon(sent: AbandonSent) -> String {
+    let attempt = sent.attempt;
+    match sent.may_be_applied {
+        true => format!("an abandon was sent (attempt {attempt}), and may still be applied"),
+        false => format!("it was to be abandoned (attempt {attempt}), and that was not applied"),
     }
 }
 

@@ -6,10 +6,13 @@
 //! - [`company`]: leases, and other processes in between;
 //! - [`evidence`]: what the gate refuses;
 //! - [`runs`]: a job, and the same line again;
+//! - [`after_job`]: jobs that publish, abandon or write to main by themselves;
+//! - [`unseen`]: what was sent and never seen;
 //! - [`facts`]: what status, log and review say.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod after_job;
 mod company;
 mod effects;
 mod evidence;
@@ -18,3 +21,4 @@ mod runs;
 mod states;
 mod support;
 mod trouble;
+mod unseen;

@@ -37,13 +37,7 @@ pub(super) struct Connected {
 
 /// Asks the catalog for its configuration.
 pub(super) async fn connect(user: &Properties, clock: Arc<dyn Clock>) -> Result<Connected, CatalogError> {
-    let given = user.get("uri").ok_or_else(|| {
-        CatalogError::Invalid(
-            "the catalog has no `uri`; set it to the base of an Iceberg REST catalog, e.g. https://catalog.example/iceberg"
-                .to_owned(),
-        )
-    })?;
-    let (base, login) = base_of(given)?;
+    let (base, login) = base_of(uri_of(user)?)?;
     let warehouse = user.get("warehouse");
     let secrets = Arc::new(Secrets::default());
     let auth = Auth::of(&base, login.as_ref(), user, &secrets, &clock)?;
@@ -69,13 +63,7 @@ pub(super) async fn connect(user: &Properties, clock: Arc<dyn Clock>) -> Result<
             .or_else(|| properties.get("idempotency-key-lifetime").map(str::to_owned)),
     };
     Ok(Connected {
-        identity: match user.get(IDENTITY) {
-            Some(named) if named.chars().any(char::is_control) => {
-                return Err(CatalogError::Invalid(format!("`{IDENTITY}` has a control character: correct it")));
-            }
-            Some(named) => CatalogIdentity(named.to_owned()),
-            None => identity(&base, warehouse),
-        },
+        identity: named(user, &base)?,
         uri: failure::shown(&trimmed(&base)),
         warehouse: warehouse.map(str::to_owned),
         client,
@@ -168,6 +156,32 @@ fn base_of(given: &str) -> Result<(Url, Option<(String, String)>), CatalogError>
 
 /// The property that names the catalog in the journal, for one that is reached under several URIs.
 const IDENTITY: &str = "calve.identity";
+
+/// The identity of the catalog that these settings name, and its URI for showing; nothing is asked for.
+pub(super) fn known(user: &Properties) -> Result<(CatalogIdentity, String), CatalogError> {
+    let (base, _) = base_of(uri_of(user)?)?;
+    Ok((named(user, &base)?, failure::shown(&trimmed(&base))))
+}
+
+fn uri_of(user: &Properties) -> Result<&str, CatalogError> {
+    user.get("uri").ok_or_else(|| {
+        CatalogError::Invalid(
+            "the catalog has no `uri`; set it to the base of an Iceberg REST catalog, e.g. https://catalog.example/iceberg"
+                .to_owned(),
+        )
+    })
+}
+
+/// The identity as the settings give it, or as it follows from them.
+fn named(user: &Properties, base: &Url) -> Result<CatalogIdentity, CatalogError> {
+    match user.get(IDENTITY) {
+        Some(named) if named.chars().any(char::is_control) => {
+            Err(CatalogError::Invalid(format!("`{IDENTITY}` has a control character: correct it")))
+        }
+        Some(named) => Ok(CatalogIdentity(named.to_owned())),
+        None => Ok(identity(base, user.get("warehouse"))),
+    }
+}
 
 /// The normalised URI and warehouse. Source: `protocol.md`, "Journal".
 fn identity(base: &Url, warehouse: Option<&str>) -> CatalogIdentity {

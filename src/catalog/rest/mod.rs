@@ -49,6 +49,7 @@ use self::vend::TableVend;
 use self::wire::{CommitRequest, LoadTableResponse, TransactionRequest};
 use super::objects::{self, Vend};
 use super::properties::Properties;
+use super::unreachable::Unreachable;
 use super::{Capabilities, Catalog, CatalogError, Commit, LoadedTable, Reply, metadata};
 use crate::clock::Clock;
 use crate::ids::{CatalogIdentity, TableName, TableUuid};
@@ -114,6 +115,15 @@ impl RestCatalog {
         let connected = config::connect(properties, clock.clone()).await?;
         let state = State { connected, tokens: Mutex::default(), files: Mutex::default() };
         Ok(Self { state: Arc::new(state), clock })
+    }
+
+    /// A catalog that could not be connected to, for the sake of what the journal remembers of it.
+    ///
+    /// # Errors
+    /// The settings name no catalog.
+    pub fn unreached(properties: &Properties, error: CatalogError) -> Result<Unreachable, CatalogError> {
+        let (identity, uri) = config::known(properties)?;
+        Ok(Unreachable::new(identity, format!("catalog {uri}"), error))
     }
 
     /// The table with the snapshots that refs name and no others: smaller, and enough to see where refs stand.

@@ -12,10 +12,10 @@ use super::environment::Environment;
 use super::file::File;
 use super::journal::{JournalPlace, storage_of};
 use super::owner::user_at_host;
-use crate::catalog::Catalog;
 use crate::catalog::embedded::{CATALOG_FILE, CATALOG_NAME, EmbeddedCatalog};
 use crate::catalog::properties::Properties;
 use crate::catalog::rest::RestCatalog;
+use crate::catalog::{Catalog, CatalogError};
 use crate::cli::args::Global;
 use crate::cli::exit::Failure;
 use crate::clock::SystemClock;
@@ -206,14 +206,41 @@ impl Settings {
 
     /// The coordinator over the catalog and its journal.
     pub(in crate::cli) async fn coordinator(&self, missing: Missing) -> Result<Coordinator, Failure> {
+        let (coordinator, problem) = self.connected(missing).await?;
+        problem.map_or(Ok(coordinator), |problem| Err(problem.into()))
+    }
+
+    /// The same, also where the catalog cannot be connected to: the journal may know of a request to it whose outcome
+    /// nobody saw. Then every use of the catalog brings the error that connecting met.
+    pub(in crate::cli) async fn coordinator_or_journal(&self) -> Result<Coordinator, Failure> {
+        Ok(self.connected(Missing::Refuse).await?.0)
+    }
+
+    /// The coordinator, and why its catalog could not be connected to, if it could not.
+    async fn connected(&self, missing: Missing) -> Result<(Coordinator, Option<CatalogError>), Failure> {
         let place = self.place()?;
         let journal = self.journal(&place)?;
         self.say_what_is_risky(&place, &journal);
         let catalog: Arc<dyn Catalog> = match &place {
             Place::Embedded(warehouse) => Arc::new(embedded(warehouse, missing).await?),
-            Place::Rest(catalog) => Arc::new(RestCatalog::connect(&catalog.connection(), Arc::new(SystemClock)).await?),
+            Place::Rest(configured) => {
+                let properties = &configured.connection();
+                match RestCatalog::connect(properties, Arc::new(SystemClock)).await {
+                    Ok(catalog) => Arc::new(catalog),
+                    Err(error @ (CatalogError::Unavailable { .. } | CatalogError::Forbidden { .. })) => {
+                        let catalog = RestCatalog::unreached(properties, error)?;
+                        let problem = catalog.error();
+                        // Where the journal cannot be read either, the catalog's trouble is the one to tell.
+                        return match self.over(Arc::new(catalog), &journal).await {
+                            Ok(coordinator) => Ok((coordinator, Some(problem))),
+                            Err(_) => Err(problem.into()),
+                        };
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
         };
-        self.over(catalog, &journal).await
+        Ok((self.over(catalog, &journal).await?, None))
     }
 
     /// The coordinator over a catalog, with the journal of a place.

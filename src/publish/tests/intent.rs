@@ -16,6 +16,36 @@ fn replied(attempt: u32, reply: ReplyRecord) -> Event {
     Event::Replied { attempt, reply }
 }
 
+/// What nobody saw the end of, until a row that is final was read.
+#[test]
+fn what_is_undecided() {
+    let number = |log: Log| log.intent().undecided().map(|attempt| attempt.number);
+    let unknown = || ReplyRecord::Unknown { reason: "timeout".to_owned() };
+    let unsent = || ReplyRecord::NotSent { reason: "refused".to_owned() };
+    let sealed = Log::sealed().intent().attempts.len();
+    let next = u32::try_from(sealed).unwrap() + 1;
+    assert_eq!(number(Log::sealed()), None);
+    for (reply, open) in [
+        (None, true),
+        (Some(unknown()), true),
+        (Some(ReplyRecord::Accepted), true),
+        (Some(unsent()), false),
+        (Some(refused(409)), false),
+    ] {
+        assert_eq!(number(Log::sealed().publish(K, reply.clone())), open.then_some(next), "{reply:?}");
+    }
+    let decided = |row| Event::Decided { attempt: None, row, state: "x".to_owned(), sequence_number: 0, main: None };
+    for (row, decides) in [(2, true), (3, true), (5, true), (6, false), (7, false), (0, false)] {
+        let log = Log::sealed().publish(K, Some(unknown())).event(decided(row));
+        assert_eq!(number(log).is_none(), decides, "{row}");
+        // And not what was sent after it.
+        let later = Log::sealed().event(decided(row)).publish(K, Some(unknown()));
+        assert_eq!(number(later), Some(next), "{row}");
+    }
+    assert_eq!(number(Log::default().begin(OURS, B, unknown())), Some(1));
+    assert_eq!(number(Log::default().begin(OURS, B, unknown()).seal(K, S, ReplyRecord::Accepted)), None);
+}
+
 fn intended(attempt: u32) -> Event {
     let mut events = Log::default().publish(K, None).records;
     let Event::Intended { commit, verb, .. } = events.remove(0).event else { panic!() };

@@ -1,13 +1,13 @@
 //! The exit codes, for `reconcile` and for a `publish` that ends there.
 
 use crate::publish::outcome::{Cause, ConflictClass, PublishOutcome, Rejection, Via, reconcile_exit};
-use crate::publish::reconcile::{Finding, Moved, Sent, State, Visibility};
+use crate::publish::reconcile::{Absence, Finding, Moved, Sent, State, Visibility};
 use crate::publish::testkit::*;
 
 const VISIBLE: Visibility = Visibility::Visible;
 
 fn publish(state: State) -> PublishOutcome {
-    let finding = Finding { publication: id(), state, proof: vec!["seen".to_owned()] };
+    let finding = Finding { publication: id(), state, proof: vec!["seen".to_owned()], abandon: None };
     PublishOutcome::from_finding(&finding, Via::Reconciled, vec!["tried".to_owned()])
 }
 
@@ -18,7 +18,7 @@ fn table() -> Vec<(State, u8, u8)> {
     let published = |sealed, visibility| State::Published { snapshot: K, sealed, visibility };
     let sealed = |sent| State::Sealed { seal: K, sent };
     vec![
-        (State::Lost { reason: "404".to_owned(), renamed: None }, 20, 20),
+        (State::Lost { reason: "404".to_owned(), renamed: None, why: Absence::Missing }, 20, 20),
         (State::Regressed { remembered: 2, found: 1 }, 21, 21),
         (published(true, Visibility::Visible), 0, 0),
         (published(true, Visibility::Superseded), 0, 0),
@@ -79,7 +79,7 @@ fn states_that_may_be_applied_are_unresolved_with_their_cause() {
         PublishOutcome::Unresolved { cause, .. } => cause,
         other => panic!("{other:?}"),
     };
-    assert_eq!(cause(State::Lost { reason: String::new(), renamed: None }), Cause::Lost);
+    assert_eq!(cause(State::Lost { reason: String::new(), renamed: None, why: Absence::Missing }), Cause::Lost);
     assert_eq!(cause(State::Regressed { remembered: 2, found: 1 }), Cause::Regressed);
     assert_eq!(cause(State::Ambiguous { reason: String::new(), snapshots: vec![] }), Cause::Ambiguous);
     assert_eq!(cause(State::VisibleAfterFence { snapshot: None, visibility: VISIBLE }), Cause::Ambiguous);
@@ -109,7 +109,7 @@ fn every_outcome_has_its_exit_code() {
 
 #[test]
 fn how_it_is_known_is_kept() {
-    let finding = |state| Finding { publication: id(), state, proof: vec![] };
+    let finding = |state| Finding { publication: id(), state, proof: vec![], abandon: None };
     let published = finding(State::Published { snapshot: K, sealed: true, visibility: Visibility::Superseded });
     for via in [Via::Direct, Via::AlreadyThere, Via::Reconciled] {
         let expected = PublishOutcome::Published { via, visibility: Visibility::Superseded, sealed: true };

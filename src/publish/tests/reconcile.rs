@@ -7,7 +7,7 @@ use crate::journal::record::{Event, ReplyRecord};
 use crate::observed::{Observed, summary};
 use crate::publish::Intent;
 use crate::publish::commits;
-use crate::publish::reconcile::{FilesLive, Finding, Moved, Sent, State, TableView, Visibility, reconcile};
+use crate::publish::reconcile::{Absence, FilesLive, Finding, Moved, Sent, State, TableView, Visibility, reconcile};
 use crate::publish::testkit::*;
 
 fn find(observed: ObservedBuilder, intent: &Intent, files: FilesLive) -> Finding {
@@ -29,11 +29,11 @@ fn is_ambiguous(state: &State) -> bool {
 #[test]
 fn row_0_a_table_that_cannot_be_loaded_is_lost() {
     for renamed in [None, Some("shop.flights_old".parse().unwrap())] {
-        let view = TableView::Missing { reason: "403".to_owned(), renamed: renamed.clone() };
+        let view = TableView::Missing { reason: "403".to_owned(), renamed: renamed.clone(), why: Absence::Missing };
         // Even with a journal that knows of an accepted publication.
         let intent = Log::sealed().publish(K, Some(ReplyRecord::Accepted)).intent();
         let found = reconcile(&intent, &view, FilesLive::Yes);
-        assert_eq!(found.state, State::Lost { reason: "403".to_owned(), renamed });
+        assert_eq!(found.state, State::Lost { reason: "403".to_owned(), renamed, why: Absence::Missing });
         assert_eq!((found.state.row(), found.state.word()), (0, "lost"));
     }
 }

@@ -1,13 +1,13 @@
 //! What `run` does in each state, and what `begin` does.
 
-use crate::publish::reconcile::{Sent, State, Visibility};
-use crate::publish::rerun::{Known, RunStep, hinders, run_step};
+use crate::publish::reconcile::{Absence, Sent, State, Visibility};
+use crate::publish::rerun::{AfterJob, Known, RunStep, after_job, failed_exit, hinders, run_step};
 use crate::publish::state::{Beginnable, beginnable};
 use crate::publish::testkit::*;
 
 use RunStep::{Begin, BeginNext, Done, Publish, Reconcile, Refuse, Restart, RunJob};
 
-const CLEAR: Known = Known { ours: true, base_is_main: true, cut_off: false, only_begins: false };
+const CLEAR: Known = Known { ours: true, base_is_main: true, cut_off: false, only_begins: false, abandon_sent: false };
 
 /// Every state, with the step where nothing else is known, the step on another's candidate, and whether an earlier
 /// generation in it stands in the way.
@@ -15,7 +15,7 @@ fn table() -> Vec<(State, RunStep, RunStep, bool)> {
     let (snapshot, visibility) = (Some(S), Visibility::Visible);
     let sealed = |sent| (State::Sealed { seal: K, sent }, Publish, Refuse, true);
     vec![
-        (State::Lost { reason: String::new(), renamed: None }, Reconcile, Reconcile, true),
+        (State::Lost { reason: String::new(), renamed: None, why: Absence::Missing }, Reconcile, Reconcile, true),
         (State::Regressed { remembered: 2, found: 1 }, Reconcile, Reconcile, true),
         (State::Published { snapshot: K, sealed: true, visibility }, Done, Done, true),
         (State::Published { snapshot: S, sealed: false, visibility: Visibility::RolledBack }, Done, Done, true),
@@ -66,6 +66,56 @@ fn a_begin_that_never_was_applied_is_begun() {
     for (state, step, ..) in table() {
         let expected = if state == State::Gone { Begin } else { step };
         assert_eq!(run_step(&state, Known { only_begins: true, ..CLEAR }), expected, "{state:?}");
+    }
+}
+
+/// What was to be abandoned is never published by the same line again.
+#[test]
+fn what_was_to_be_abandoned_is_not_published() {
+    for (state, step, theirs, _) in table() {
+        let known = Known { abandon_sent: true, ..CLEAR };
+        let expected = match &state {
+            State::Sealed { sent: Sent::InFlight, .. } => Reconcile,
+            State::Sealed { .. } => Refuse,
+            State::Open { .. } => Restart,
+            _ => step,
+        };
+        assert_eq!(run_step(&state, known), expected, "{state:?}");
+        assert_eq!(run_step(&state, Known { ours: false, ..known }), theirs, "{state:?}");
+    }
+}
+
+#[test]
+fn after_a_job_the_table_decides() {
+    for (state, ..) in table() {
+        let (well, badly) = match &state {
+            State::Sealed { sent: Sent::InFlight, .. } => (AfterJob::Publish, AfterJob::Reconcile),
+            State::Open { .. } | State::SubjectMoved { .. } | State::Moved { .. } | State::Sealed { .. } => {
+                (AfterJob::Validate, AfterJob::Stays)
+            }
+            _ => (AfterJob::Reconcile, AfterJob::Reconcile),
+        };
+        assert_eq!((after_job(&state, true), after_job(&state, false)), (well, badly), "{state:?}");
+    }
+}
+
+/// A failed job is told by its own code, unless someone has to look first, or it may be visible.
+#[test]
+fn a_failed_job_hides_nothing_and_is_hidden_by_nothing() {
+    let (snapshot, visibility) = (Some(S), Visibility::Visible);
+    for (state, code) in [
+        (State::Open { head: B, marker: B }, 3),
+        (State::Closed, 3),
+        (State::Published { snapshot: K, sealed: true, visibility }, 3),
+        (State::Bypassed { snapshot, sealed: true, visibility, head: K }, 3),
+        (State::Bypassed { snapshot, sealed: false, visibility, head: S }, 21),
+        (State::VisibleAfterFence { snapshot, visibility }, 21),
+        (State::Gone, 21),
+        (State::Sealed { seal: K, sent: Sent::InFlight }, 20),
+        (State::Sealed { seal: K, sent: Sent::None }, 3),
+        (State::Lost { reason: String::new(), renamed: None, why: Absence::Unreachable }, 20),
+    ] {
+        assert_eq!(failed_exit(&state, 3), code, "{state:?}");
     }
 }
 
