@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::reconcile::{Finding, Sent, State, Visibility};
+use super::reconcile::{Finding, Moved, Sent, State, Visibility};
 
 /// Done, published, verified.
 pub const EXIT_DONE: u8 = 0;
@@ -64,6 +64,9 @@ pub enum Cause {
 pub enum ConflictClass {
     /// Not examined: every moved base needs a new candidate.
     Unclassified,
+    /// Main is at the base, and the schema or the partition spec is another than the one sealed under: the same rows can be
+    /// checked and sealed again.
+    Shape,
 }
 
 /// Why nothing was sent, or what was sent is refused.
@@ -123,7 +126,7 @@ impl PublishOutcome {
         match self {
             PublishOutcome::Published { via: Via::Bypassed, sealed: false, .. } => EXIT_ESCALATE,
             PublishOutcome::Published { .. } => EXIT_DONE,
-            PublishOutcome::Conflict { class: ConflictClass::Unclassified, .. } => EXIT_REBUILD,
+            PublishOutcome::Conflict { class: ConflictClass::Unclassified | ConflictClass::Shape, .. } => EXIT_REBUILD,
             PublishOutcome::Rejected { rejection: Rejection::Evidence, .. } => EXIT_EVIDENCE,
             PublishOutcome::Rejected { rejection: Rejection::Refused, .. } => EXIT_REJECTED,
             PublishOutcome::Rejected { rejection: Rejection::Waiting, .. } => EXIT_NOT_PUBLISHED,
@@ -166,7 +169,11 @@ impl PublishOutcome {
             State::Sealed { sent: Sent::Rejected | Sent::Conflicted, .. } => {
                 rejected(Rejection::Refused, "it was not applied, and can still be published", reasons)
             }
-            State::Moved { .. } => PublishOutcome::Conflict { class: ConflictClass::Unclassified, reasons },
+            State::Moved { moved, .. } => {
+                let main = moved.iter().any(|moved| matches!(moved, Moved::Main { .. }));
+                let class = if main { ConflictClass::Unclassified } else { ConflictClass::Shape };
+                PublishOutcome::Conflict { class, reasons }
+            }
             State::Open { .. } => rejected(Rejection::Evidence, "it has no seal: validate it first", reasons),
             State::SubjectMoved { .. } => rejected(
                 Rejection::Evidence,

@@ -151,6 +151,9 @@ pub(super) fn outcome(outcome: &PublishOutcome) -> String {
         PublishOutcome::Conflict { class: ConflictClass::Unclassified, .. } => {
             "CONFLICT  not published: it needs a new candidate".to_owned()
         }
+        PublishOutcome::Conflict { class: ConflictClass::Shape, .. } => {
+            "CONFLICT  not published: the schema or partition spec moved, validate it again".to_owned()
+        }
         PublishOutcome::Rejected { rejection: Rejection::Evidence, .. } => {
             "NOT PUBLISHED  the evidence is missing or does not hold".to_owned()
         }
