@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::Context;
@@ -49,7 +50,9 @@ pub(super) async fn run(context: &Context, args: Run) -> Outcome {
         },
     };
     let progress = context.progress();
-    let mut stops = Stops::new()?;
+    // One listener: two would both hear a signal, and the one that is not asked meanwhile would tell of it too late.
+    let mut signals = Stops::new()?;
+    let (to_job, stops) = mpsc::unbounded_channel();
     let request = RunRequest {
         begin: BeginRequest {
             table: args.table,
@@ -68,7 +71,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Outcome {
         environment: environment(&settings, &coordinator)?,
         apart: context.global.json,
         progress: progress.clone(),
-        stops: Stops::new()?,
+        stops,
         at_work: Arc::default(),
     };
     let at_work = job.at_work.clone();
@@ -78,7 +81,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Outcome {
         loop {
             tokio::select! {
                 report = &mut run => break report?,
-                stop = stops.next() => if !at_work.load(std::sync::atomic::Ordering::SeqCst) {
+                stop = signals.next() => if !at_work.load(std::sync::atomic::Ordering::SeqCst) || to_job.send(stop).is_err() {
                     progress.finish();
                     let (table, id) = (&request.begin.table, &request.begin.id);
                     // As if it had been killed here, which every step allows for.
@@ -137,8 +140,9 @@ struct Process {
     /// Keeps what it prints apart from a report in JSON.
     apart: bool,
     progress: Arc<Terminal>,
-    stops: Stops,
-    /// Whoever listens to signals besides leaves them to the job while it runs.
+    /// The signals that came while it runs.
+    stops: mpsc::UnboundedReceiver<(i32, &'static str)>,
+    /// Whether it runs, so that signals are for it.
     at_work: Arc<std::sync::atomic::AtomicBool>,
 }
 
@@ -190,12 +194,16 @@ impl Process {
         let status = loop {
             tokio::select! {
                 status = child.wait() => break status,
-                (number, name) = self.stops.next() => {
+                Some((number, name)) = self.stops.recv() => {
                     told = Some(number);
                     pass_on(&mut child, group, name).await;
                 }
             }
         };
+        // One may have come when the job had just ended.
+        while let Ok((number, _)) = self.stops.try_recv() {
+            told = Some(number);
+        }
         match (status, told) {
             (Err(error), _) => JobEnd::Lost { reason: error.to_string() },
             (Ok(_), Some(signal)) => JobEnd::Stopped { signal },
