@@ -191,8 +191,12 @@ fn tables_on_stores_that_cannot_be_reached() {
     world.front.passes();
     for (changes, code, words) in [
         (&[("s3.endpoint", "http://127.0.0.1:1")][..], 1, &["s3://plain", "127.0.0.1:1"][..]),
-        (&[("s3.secret-access-key", "not-the-secret")], 13, &["s3://plain", "403"]),
-        (&[("s3.access-key-id", "nobody")], 13, &["s3://plain", "403"]),
+        (
+            &[("s3.secret-access-key", "not-the-secret")],
+            13,
+            &["s3://plain", "the key is wrong", "SignatureDoesNotMatch"],
+        ),
+        (&[("s3.access-key-id", "nobody")], 13, &["s3://plain", "the key is wrong", "InvalidAccessKeyId"]),
     ] {
         // The journal has its own way to the store.
         world.write_settings(changes);
