@@ -120,12 +120,20 @@ impl Lake {
         if let Some(uri) = uri {
             reached.set("uri", uri);
         }
-        // Its storage is the catalog's, which is SeaweedFS' in both cases.
-        let journal = shared_seaweedfs().unwrap().journal_root();
-        let toml = calve_toml(&journal, &[(self.catalog(), reached.clone())]);
-        write_private(&self.path().join("calve.toml"), &toml).unwrap();
+        self.configure(&[(self.catalog(), reached.clone())]);
         let yaml = pyiceberg_yaml(&[(self.catalog(), reached)]);
         write_private(&self.path().join(".pyiceberg.yaml"), &yaml).unwrap();
+    }
+
+    /// Writes the settings so that calve knows the catalog by this name too.
+    pub fn also_called(&self, name: &str) {
+        self.configure(&[(self.catalog(), self.properties.clone()), (name, self.properties.clone())]);
+    }
+
+    fn configure(&self, catalogs: &[(&str, Properties)]) {
+        // Its storage is the catalog's, which is SeaweedFS' in both cases.
+        let journal = shared_seaweedfs().unwrap().journal_root();
+        write_private(&self.path().join("calve.toml"), &calve_toml(&journal, catalogs)).unwrap();
     }
 
     /// `calve`, to be given arguments: in this folder, with nothing of the user's environment.

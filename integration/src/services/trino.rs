@@ -52,9 +52,10 @@ impl Trino {
 
     fn start_once(home: &std::path::Path, server: &std::path::Path, catalogs: &[(&str, &Properties)]) -> Result<Self> {
         let folder = folder("trino")?;
-        let etc = folder.path().join("catalog");
+        // Where Trino itself looks, seen from its working directory.
+        let etc = folder.path().join("etc/catalog");
         for made in [&etc, &folder.path().join("data")] {
-            std::fs::create_dir(made).map_err(|error| HarnessError::io(made.display(), &error))?;
+            std::fs::create_dir_all(made).map_err(|error| HarnessError::io(made.display(), &error))?;
         }
         for (name, properties) in catalogs {
             write_private(&etc.join(format!("{name}.properties")), &catalog(name, properties)?)?;
@@ -70,10 +71,9 @@ impl Trino {
              http-server.http.port={port}\n\
              discovery.uri=http://127.0.0.1:{port}\n\
              plugin.dir={}\n\
-             catalog.config-dir={}\n\
+             catalog.management=dynamic\n\
              query.max-memory-per-node=256MB\n",
-            server.join("plugin").display(),
-            etc.display()
+            server.join("plugin").display()
         );
         let path = folder.path().join("config.properties");
         write_private(&path, &config)?;

@@ -175,6 +175,10 @@ impl Readers<'_> {
         let mut options = vec!["type=rest".to_owned(), format!("uri={}", self.uri)];
         options.extend(self.warehouse().map(|warehouse| format!("warehouse={warehouse}")));
         options.extend(self.others().into_iter().map(|(property, value)| format!("{property}={value}")));
+        // Java's storage takes the region by this name alone.
+        if !self.has("client.region") {
+            options.extend(self.value("s3.region").map(|region| format!("client.region={region}")));
+        }
         let levels = table.namespace().iter().map(String::as_str).chain([table.name()]);
         let path: Vec<_> = std::iter::once(name).chain(levels).map(|part| quoted(part, '`')).collect();
         format!("SELECT * FROM {} -- spark.sql.catalog.{name}: {}", path.join("."), options.join(", "))
@@ -207,7 +211,10 @@ impl Readers<'_> {
             }
             arguments.extend((!odd.is_empty()).then(|| format!("**{{{}}}", odd.join(", "))));
         }
-        format!("load_catalog({}).load_table({identifier}).scan().to_arrow()", arguments.join(", "))
+        format!(
+            "from pyiceberg.catalog import load_catalog; load_catalog({}).load_table({identifier}).scan().to_arrow()",
+            arguments.join(", ")
+        )
     }
 
     fn duckdb(&self, table: &TableName) -> String {

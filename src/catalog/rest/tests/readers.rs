@@ -13,7 +13,7 @@ fn without_credentials() {
     assert_eq!(spark, "SELECT * FROM c.db.flights -- spark.sql.catalog.c: type=rest, uri=https://cat/iceberg");
     assert_eq!(
         pyiceberg,
-        "load_catalog('c', type='rest', uri='https://cat/iceberg').load_table('db.flights').scan().to_arrow()"
+        "from pyiceberg.catalog import load_catalog; load_catalog('c', type='rest', uri='https://cat/iceberg').load_table('db.flights').scan().to_arrow()"
     );
     assert_eq!(
         duckdb,
@@ -56,7 +56,8 @@ fn secrets_are_placeholders_that_name_their_property() {
     assert!(spark.contains("credential=<your credential>, header.X-Key=<your header.X-Key>"), "{spark}");
     assert_eq!(
         pyiceberg,
-        "load_catalog('lake', type='rest', uri='https://cat/iceberg', warehouse='wh', credential='<your credential>', \
+        "from pyiceberg.catalog import load_catalog; \
+         load_catalog('lake', type='rest', uri='https://cat/iceberg', warehouse='wh', credential='<your credential>', \
          scope='catalog', **{'header.X-Key': '<your header.X-Key>', 's3.access-key-id': '<your s3.access-key-id>', \
          's3.endpoint': 'http://store:1', 's3.region': 'eu', 's3.secret-access-key': '<your s3.secret-access-key>'})\
          .load_table('db.flights').scan().to_arrow()"
@@ -85,7 +86,10 @@ fn secrets_are_placeholders_that_name_their_property() {
 #[test]
 fn pyiceberg_with_the_same_settings_needs_the_name_alone() {
     let [_, pyiceberg, ..] = lines("db.flights", Some("wh"), &[(NAME, "lake"), (PYICEBERG, "Lake"), ("token", "x")]);
-    assert_eq!(pyiceberg, "load_catalog('Lake').load_table('db.flights').scan().to_arrow()");
+    assert_eq!(
+        pyiceberg,
+        "from pyiceberg.catalog import load_catalog; load_catalog('Lake').load_table('db.flights').scan().to_arrow()"
+    );
 }
 
 #[test]
