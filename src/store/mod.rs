@@ -5,6 +5,7 @@
 //! tested**.
 //! Nothing that is shown, an error least of all, holds a secret: what a store answers may repeat the request.
 
+mod client;
 mod error;
 mod location;
 mod operator;

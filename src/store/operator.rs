@@ -4,12 +4,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use opendal::layers::{RetryLayer, TimeoutLayer};
+use opendal::layers::{HttpClientLayer, RetryLayer, TimeoutLayer};
 use opendal::services::{AzdlsConfig, GcsConfig, S3Config};
 use opendal::{Configurator, Error, ErrorKind, Operator};
 use reqsign_aws_v4::Credential;
 use reqsign_core::{ProvideCredential, ProvideCredentialChain};
 
+use super::client::client;
 use super::location::{Location, Service};
 
 /// Longest wait for one request, and for a piece of a body.
@@ -99,6 +100,7 @@ pub fn connect_s3_with(
 }
 
 fn layered(operator: Operator, retries: Retries) -> Operator {
+    let operator = operator.layer(HttpClientLayer::new(client()));
     let operator = operator.layer(TimeoutLayer::new().with_timeout(LONGEST_REQUEST).with_io_timeout(LONGEST_REQUEST));
     match retries {
         Retries::Transport => operator.layer(RetryLayer::new().with_max_times(4).with_jitter()),
