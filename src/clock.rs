@@ -3,7 +3,10 @@
 use std::fmt::Debug;
 use std::sync::Mutex;
 
-use chrono::{DateTime, TimeZone, Utc};
+use chrono::{DateTime, Duration, TimeZone, Utc};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::ids::{IdempotencyKey, Incarnation, SnapshotId};
@@ -12,6 +15,14 @@ use crate::ids::{IdempotencyKey, Incarnation, SnapshotId};
 pub trait Clock: Debug + Send + Sync {
     /// The present instant.
     fn now(&self) -> DateTime<Utc>;
+
+    /// Does it show a time of its own making, which no other clock can be held against?
+    fn is_simulated(&self) -> bool {
+        false
+    }
+
+    /// Waits until so much time has passed by this clock.
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 
     /// A fresh random UUID.
     fn fresh_uuid(&self) -> Uuid;
@@ -42,6 +53,10 @@ impl Clock for SystemClock {
         Utc::now()
     }
 
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        tokio::time::sleep(duration.to_std().unwrap_or_default()).boxed()
+    }
+
     fn fresh_uuid(&self) -> Uuid {
         Uuid::new_v4()
     }
@@ -55,13 +70,13 @@ impl Clock for SystemClock {
 ///
 /// It starts at the machine's time, because Iceberg's metadata builder compares snapshot times with its own clock.
 #[derive(Debug)]
-pub struct ManualClock(Mutex<(DateTime<Utc>, u64)>);
+pub struct ManualClock(Mutex<(DateTime<Utc>, u64)>, watch::Sender<DateTime<Utc>>);
 
 impl ManualClock {
     /// A clock at `now` whose ids follow from `seed`.
     pub fn new(now: DateTime<Utc>, seed: u64) -> Self {
         // Mixed, so that two clocks of neighbouring seeds do not give the same ids one step apart.
-        Self(Mutex::new((now, mix(seed))))
+        Self(Mutex::new((now, mix(seed))), watch::Sender::new(now))
     }
 
     /// A clock at the machine's present time.
@@ -71,8 +86,12 @@ impl ManualClock {
 
     /// Moves time on by `milliseconds`.
     pub fn advance_ms(&self, milliseconds: i64) {
-        let mut state = self.lock();
-        state.0 += chrono::Duration::milliseconds(milliseconds);
+        let now = {
+            let mut state = self.lock();
+            state.0 += Duration::milliseconds(milliseconds);
+            state.0
+        };
+        let _before = self.1.send_replace(now);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, (DateTime<Utc>, u64)> {
@@ -97,6 +116,23 @@ fn mix(mut z: u64) -> u64 {
 impl Clock for ManualClock {
     fn now(&self) -> DateTime<Utc> {
         self.lock().0
+    }
+
+    fn is_simulated(&self) -> bool {
+        true
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        let end = self.now().checked_add_signed(duration);
+        let mut time = self.1.subscribe();
+        async move {
+            let there = |now: &DateTime<Utc>| end.is_some_and(|end| *now >= end);
+            // A clock that is gone never gets there.
+            if time.wait_for(there).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+        .boxed()
     }
 
     fn fresh_uuid(&self) -> Uuid {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use chrono::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
+use uuid::Uuid;
 
 use crate::ids::{PublicationId, TableName};
 use crate::journal::record::Source;
@@ -98,6 +99,9 @@ pub enum Command {
     /// What happened to a publication, or to all of a table, with the proof
     #[command(after_help = "Examples:\n  calve reconcile shop.orders first\n  calve reconcile shop.orders")]
     Reconcile(Reconcile),
+    /// After crashes: look at what killed processes left, record what became of it, and say what waits for whom
+    #[command(after_help = RECOVER_HELP)]
+    Recover(Recover),
     /// Close a publication for good: it never becomes visible afterwards
     #[command(after_help = "Example:\n  calve abandon shop.orders late-09 --reason 'the supplier took the file back'")]
     Abandon(Abandon),
@@ -340,6 +344,35 @@ pub struct Reconcile {
     #[arg(value_parser = PublicationId::parse_any)]
     pub id: Option<PublicationId>,
 }
+
+/// `recover`.
+#[derive(Debug, Args)]
+pub struct Recover {
+    /// The table [default: every table that the journal knows of this catalog]
+    pub table: Option<TableName>,
+    /// Close the candidates for good that are open, not sealed, and that nobody is at work on
+    #[arg(long)]
+    pub fence: bool,
+    /// Take over the lease of this holder, as `status` shows it, because its machine is gone
+    #[arg(long, value_name = "HOLDER")]
+    pub takeover: Option<Uuid>,
+    /// Only say what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+const RECOVER_HELP: &str = "\
+Examples:
+  calve recover --dry-run
+  calve recover shop.orders
+  calve recover shop.orders --fence
+  calve recover shop.orders --takeover 2f1c9a58-7a0e-4d52-9a35-0b6c1d2e3f40
+
+Only publications of this journal are looked at, and none under a live lease: whoever holds it may be at work. Nothing is
+published and nothing is deleted.
+
+Exit codes: 0 all is settled, open or waiting, 1 a log or table could not be read (the others were looked at),
+20 unresolved (may be visible), 21 a person must look.";
 
 /// `abandon`.
 #[derive(Debug, Args)]

@@ -17,6 +17,7 @@ mod probe;
 mod progress;
 mod publish;
 mod reconcile;
+mod recover;
 mod review;
 mod run;
 mod stage;
@@ -63,6 +64,7 @@ pub async fn run(line: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Validate(args) => validate::run(&context, args).await,
         Command::Publish(args) => publish::run(&context, args).await,
         Command::Reconcile(args) => reconcile::run(&context, args).await,
+        Command::Recover(args) => recover::run(&context, args).await,
         Command::Abandon(args) => abandon::run(&context, args).await,
         Command::Status(args) => status::run(&context, args).await,
         Command::Log(args) => log::run(&context, args).await,

@@ -195,7 +195,9 @@ impl Coordinator {
                 State::Open { marker, .. } => base_of(&session.observed, marker) == session.observed.main(),
                 _ => true,
             },
-            cut_off: LeaseState::of(session.log.records()).lease.is_some_and(|lease| lease.holder != self.holder),
+            cut_off: LeaseState::of(session.log.records())
+                .interrupted()
+                .is_some_and(|lease| lease.holder != self.holder),
             only_begins: only_begins(&session),
             abandon_sent: finding.abandon.is_some(),
         };

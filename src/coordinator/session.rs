@@ -182,7 +182,7 @@ impl Session {
     }
 }
 
-fn fold(log: &Log) -> Result<Intent, Error> {
+pub(super) fn fold(log: &Log) -> Result<Intent, Error> {
     let key = log.key();
     Intent::fold(key.publication.clone(), key.table, log.records())
         .map_err(|error| Error::Fold { log: format!("{}/{}/{}", key.catalog, key.table, key.publication), error })
@@ -264,7 +264,7 @@ async fn memories(
 }
 
 /// The name under which a table is now, as far as the catalog lets it be found.
-async fn find_by_uuid(coordinator: &Coordinator, uuid: TableUuid) -> Option<TableName> {
+pub(super) async fn find_by_uuid(coordinator: &Coordinator, uuid: TableUuid) -> Option<TableName> {
     for name in coordinator.catalog.tables().await.unwrap_or_default() {
         // A table that cannot be loaded is not the one that was found.
         if let Ok(table) = coordinator.catalog.load(&name).await

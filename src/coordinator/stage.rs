@@ -102,12 +102,9 @@ fn untold(records: &[Record], inherited: Option<Uuid>) -> Option<Untold> {
     let (number, untold) = last?;
     // A lease that was never given back: its holder was ended before it could tell. What the steps of one job staged
     // under the lease of their `run` was told.
-    let lease = LeaseState::of(records).lease.filter(|lease| Some(lease.holder) != inherited);
-    let ended = lease.is_some_and(|lease| {
-        let taken =
-            |record: &&Record| matches!(record.event, Event::LeaseTaken { sequence, .. } if sequence == lease.sequence);
-        records.iter().find(taken).is_some_and(|taken| taken.number < number)
-    });
+    let leases = LeaseState::of(records);
+    let lease = leases.interrupted().filter(|lease| Some(lease.holder) != inherited);
+    let ended = lease.is_some_and(|lease| lease.since < number);
     let noted =
         |record: &Record| matches!(record.event, Event::Decided { attempt: Some(of), .. } if of == untold.attempt);
     (!told || (ended && !records.iter().any(noted))).then_some(untold)

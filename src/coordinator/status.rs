@@ -8,10 +8,12 @@ use super::{Coordinator, Error, facts};
 use crate::catalog::LoadedTable;
 use crate::clock::instant;
 use crate::ids::{PublicationId, TableName};
+use crate::journal::lease::{Lease, LeaseState, SKEW_MARGIN, Standing};
 use crate::journal::record::Event;
 use crate::publish::Intent;
 use crate::publish::reconcile::{FilesLive, State, TableView, reconcile};
-use crate::report::{PublicationStatus, StatusReport, TableStatus};
+use crate::publish::state::is_settled;
+use crate::report::{LeaseReport, LeaseStanding, PublicationStatus, StatusReport, TableStatus};
 
 impl Coordinator {
     /// Where tables and their publications stand; of all tables, one, or one publication.
@@ -56,6 +58,7 @@ impl Coordinator {
                         closed: None,
                         failed_checks: Vec::new(),
                         foreign_journal: None,
+                        leases: Vec::new(),
                         error: None,
                         next,
                     };
@@ -94,6 +97,7 @@ impl Coordinator {
             closed: None,
             failed_checks: Vec::new(),
             foreign_journal: None,
+            leases: Vec::new(),
             error: Some(error.to_string()),
         }
     }
@@ -121,10 +125,46 @@ impl Coordinator {
             closed: closing.map(|closing| (closing.why, closing.reason.clone())),
             failed_checks,
             foreign_journal: session.foreign_journal(self.journal.as_ref()),
+            leases: if is_settled(&finding.state) { Vec::new() } else { self.lease_reports(session) },
             error: None,
             next: next_commands(session.name(), &finding),
             finding,
         })
+    }
+
+    /// The leases that were not given back, as far as this machine's clock tells.
+    fn lease_reports(&self, session: &Session) -> Vec<LeaseReport> {
+        let now = self.clock.now();
+        let report = |lease: &Lease| {
+            // The margins are for those who take a lease over; whoever reads wants to know what it says.
+            let standing = match lease.standing(now, None) {
+                Standing::Live if lease.until.checked_add_signed(SKEW_MARGIN).is_some_and(|end| end <= now) => {
+                    Standing::Expired
+                }
+                standing => standing,
+            };
+            LeaseReport { clocks: lease.skew(now, None), ..self.told(lease, standing) }
+        };
+        LeaseState::of(session.log.records()).all().map(report).collect()
+    }
+
+    /// A lease as reports have it.
+    pub(super) fn told(&self, lease: &Lease, standing: Standing) -> LeaseReport {
+        LeaseReport {
+            owner: lease.owner.clone(),
+            holder: lease.holder,
+            at: lease.at,
+            until: lease.until,
+            standing: match standing {
+                Standing::Live => LeaseStanding::Live,
+                Standing::Expired => LeaseStanding::Expired,
+                Standing::Ended => LeaseStanding::Ended,
+            },
+            process: lease.process.as_ref().map(|process| process.number),
+            reserved: lease.reserved,
+            taken_from: lease.from.as_ref().map(|from| from.owner.clone()),
+            clocks: None,
+        }
     }
 }
 

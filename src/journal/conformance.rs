@@ -14,12 +14,12 @@ use futures::future::BoxFuture;
 use uuid::Uuid;
 
 use super::codec;
-use super::lease::{self, Keeper, LeaseState, SKEW_MARGIN, Taken};
+use super::lease::{self, Keeper, LeaseState, Taken, UNTOLD_MARGIN};
 use super::log::{Appended, Log};
 use super::memory::MemoryJournal;
 use super::process::Process;
 use super::proof::RACERS;
-use super::record::{CloseReason, Closing, Event, FORMAT, Record, ReplyRecord, Verb, WrittenFile};
+use super::record::{CloseReason, Closing, Event, FORMAT, Record, ReplyRecord, TakenFrom, Verb, WrittenFile};
 use super::{Journal, JournalError, LogKey, Put};
 use crate::clock::{Clock, ManualClock};
 use crate::digest::Digest;
@@ -176,6 +176,8 @@ async fn records_come_back_as_they_were(subject: &dyn Subject) {
             holder: Uuid::from_u128(3),
             process: Some(Process { place: "here".to_owned(), user: 0, number: 7, started: u64::MAX }),
             reserved: true,
+            claim: true,
+            from: Some(TakenFrom { holder: Uuid::from_u128(4), owner: ann() }),
         },
         Event::LeaseReleased { holder: Uuid::from_u128(3) },
     ];
@@ -345,7 +347,7 @@ async fn leases(subject: &dyn Subject) {
     behind.refresh().await.unwrap();
     assert_eq!(LeaseState::of(behind.records()).lease, Some(second.clone()));
     // It is live for as long as its clock may be behind ours, and no longer.
-    clock.advance_ms((hour + SKEW_MARGIN).num_milliseconds() - 1);
+    clock.advance_ms((hour + UNTOLD_MARGIN).num_milliseconds() - 1);
     assert_eq!(lease::take(&mut behind, &clock, &bob, b, &PROCESS, hour).await.unwrap(), Taken::Held(second));
     clock.advance_ms(1);
     let Taken::Ours(third) = lease::take(&mut behind, &clock, &bob, b, &PROCESS, hour).await.unwrap() else { panic!() };
@@ -381,7 +383,7 @@ async fn reservations(subject: &dyn Subject) {
     lease::release(&mut log, &clock, &ann(), b).await.unwrap();
     assert_eq!(lease::take(&mut log, &clock, &bob, c, &PROCESS, hour).await.unwrap(), refused);
     assert_eq!(LeaseState::of(log.records()).live(clock.now()), Some(&kept));
-    clock.advance_ms((hour + SKEW_MARGIN).num_milliseconds());
+    clock.advance_ms((hour + UNTOLD_MARGIN).num_milliseconds());
     assert!(matches!(lease::take(&mut log, &clock, &bob, c, &PROCESS, hour).await.unwrap(), Taken::Ours(_)));
 }
 

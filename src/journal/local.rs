@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::codec;
 use super::proof::{PutIfAbsent, RACERS};
 use super::record::Record;
-use super::{Journal, JournalError, LogKey, Put};
+use super::{Journal, JournalError, LogKey, Put, StoreTimes};
 use crate::clock::Clock;
 use crate::digest::Digest;
 use crate::ids::{CatalogIdentity, PublicationId, TableUuid};
@@ -257,6 +258,25 @@ impl Journal for LocalJournal {
         self.blocking(move |journal| journal.statement_now(&digest)).await
     }
 
+    async fn times(&self, log: &LogKey, number: u32, clock: &dyn Clock) -> Result<Option<StoreTimes>, JournalError> {
+        if clock.is_simulated() {
+            return Ok(None);
+        }
+        let (log, id) = (log.clone(), clock.fresh_uuid());
+        self.blocking(move |journal| {
+            let path = journal.folder(&log).join(codec::record_name(number));
+            let Some(stored) = modified(&path)? else { return Ok(None) };
+            let folder = journal.root.join("probe");
+            journal.make_log(&folder)?;
+            // The file system dates it: on a shared one, the machine that serves it.
+            let probe = write_temporary(&folder, &id.simple().to_string(), b"what time is it?")?;
+            let now = modified(&probe);
+            drop(fs::remove_file(&probe));
+            Ok(now?.map(|now| StoreTimes { stored, now }))
+        })
+        .await
+    }
+
     async fn prove_put_if_absent(&self, clock: &dyn Clock) -> Result<PutIfAbsent, JournalError> {
         let id = clock.fresh_uuid();
         let folder = self.root.join("probe");
@@ -337,6 +357,15 @@ fn names_in(folder: &Path) -> Result<Vec<String>, JournalError> {
 fn read_file(path: &Path) -> Result<Option<Vec<u8>>, JournalError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(reading(path, &error)),
+    }
+}
+
+/// When a file was written; `None` where there is none, or the file system does not tell.
+fn modified(path: &Path) -> Result<Option<DateTime<Utc>>, JournalError> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.modified().ok().map(DateTime::<Utc>::from)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(reading(path, &error)),
     }

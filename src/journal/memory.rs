@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 
 use super::codec;
 use super::local::verified;
 use super::record::Record;
-use super::{Journal, JournalError, LogKey, Put, PutIfAbsent};
+use super::{Journal, JournalError, LogKey, Put, PutIfAbsent, StoreTimes};
 use crate::clock::Clock;
 use crate::digest::Digest;
 use crate::ids::{CatalogIdentity, PublicationId, TableUuid};
@@ -30,12 +31,15 @@ struct State {
     logs: BTreeMap<LogKey, BTreeMap<u32, Vec<u8>>>,
     statements: BTreeMap<Digest, Vec<u8>>,
     failing: Option<(u32, FailPut)>,
+    /// When each record was stored, where the journal has a clock.
+    stored: BTreeMap<(LogKey, u32), DateTime<Utc>>,
 }
 
 /// A journal in memory. Clones share their contents, as two processes share a folder.
 #[derive(Debug, Clone)]
 pub struct MemoryJournal {
     root: String,
+    clock: Option<Arc<dyn Clock>>,
     state: Arc<Mutex<State>>,
 }
 
@@ -57,7 +61,14 @@ impl MemoryJournal {
 
     /// An empty journal. `root` is the name that markers record: a second journal needs another.
     pub fn named(root: impl Into<String>) -> Self {
-        Self { root: root.into(), state: Arc::default() }
+        Self { root: root.into(), clock: None, state: Arc::default() }
+    }
+
+    /// The same, dating what it stores by a clock of its own, as a store does.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
     }
 
     /// Makes the next `count` puts, of records and of statements, fail with [`JournalError::Io`]. Replaces what was
@@ -159,6 +170,9 @@ impl Journal for MemoryJournal {
                     return Err(JournalError::Impossible { path, number: record.number, reason });
                 }
                 state.logs.entry(log.clone()).or_default().insert(record.number, bytes);
+                if let Some(clock) = &self.clock {
+                    state.stored.insert((log.clone(), record.number), clock.now());
+                }
                 Put::Won
             }
         };
@@ -209,6 +223,11 @@ impl Journal for MemoryJournal {
     async fn statement(&self, digest: &Digest) -> Result<Option<Vec<u8>>, JournalError> {
         let found = self.state().statements.get(digest).cloned();
         found.map(|bytes| verified(&self.location(digest), digest, bytes)).transpose()
+    }
+
+    async fn times(&self, log: &LogKey, number: u32, _: &dyn Clock) -> Result<Option<StoreTimes>, JournalError> {
+        let stored = self.state().stored.get(&(log.clone(), number)).copied();
+        Ok(stored.zip(self.clock.as_ref()).map(|(stored, clock)| StoreTimes { stored, now: clock.now() }))
     }
 
     async fn prove_put_if_absent(&self, _clock: &dyn Clock) -> Result<PutIfAbsent, JournalError> {

@@ -23,6 +23,7 @@ mod tests;
 use std::fmt::Debug;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 
 use crate::clock::Clock;
 use crate::digest::Digest;
@@ -50,6 +51,15 @@ pub enum Put {
     Won,
     /// Another record has that number.
     Taken,
+}
+
+/// Two instants by the clock of a journal's store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreTimes {
+    /// When a record was stored.
+    pub stored: DateTime<Utc>,
+    /// What time it is now.
+    pub now: DateTime<Utc>,
 }
 
 /// Why a journal could not be read or written.
@@ -154,6 +164,13 @@ pub trait Journal: Debug + Send + Sync {
 
     /// The bytes under a digest, verified against it; `None` where there are none.
     async fn statement(&self, digest: &Digest) -> Result<Option<Vec<u8>>, JournalError>;
+
+    /// When a record was stored, and what time it is, both by the clock of the store; `None` where it does not tell, where the
+    /// record is not there, and where `clock` is a simulated one. The present is had by storing an object under
+    /// `<root>/probe/`, which is removed again.
+    async fn times(&self, _log: &LogKey, _number: u32, _clock: &dyn Clock) -> Result<Option<StoreTimes>, JournalError> {
+        Ok(None)
+    }
 
     /// Races several writers for one free name under `<root>/probe/`, which is removed again where that is allowed, and
     /// says what was seen. No part of a commit: for `probe`.

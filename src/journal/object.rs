@@ -15,9 +15,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use futures::{StreamExt, TryStreamExt, future, stream};
 use opendal::ErrorKind;
 use tokio::sync::OnceCell;
@@ -27,7 +28,7 @@ use super::codec;
 use super::local::verified;
 use super::proof::{PutIfAbsent, RACERS};
 use super::record::Record;
-use super::{Journal, JournalError, LogKey, Put};
+use super::{Journal, JournalError, LogKey, Put, StoreTimes};
 use crate::clock::Clock;
 use crate::digest::Digest;
 use crate::ids::{CatalogIdentity, PublicationId, TableUuid};
@@ -139,6 +140,15 @@ impl ObjectJournal {
     async fn get(&self, path: &str) -> Result<Option<Vec<u8>>, JournalError> {
         match self.reads.operator().read(&self.key(path)).await {
             Ok(bytes) => Ok(Some(bytes.to_vec())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed(path, &error)),
+        }
+    }
+
+    /// When an object was stored; `None` where there is none, or the store does not tell.
+    async fn modified(&self, path: &str) -> Result<Option<DateTime<Utc>>, JournalError> {
+        match self.reads.operator().stat(&self.key(path)).await {
+            Ok(found) => Ok(found.last_modified().map(|at| DateTime::<Utc>::from(SystemTime::from(at)))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.failed(path, &error)),
         }
@@ -395,6 +405,20 @@ impl Journal for ObjectJournal {
         let path = codec::statement_path(digest);
         let Some(bytes) = self.get(&path).await? else { return Ok(None) };
         verified(&self.location(&path), digest, bytes).map(Some)
+    }
+
+    async fn times(&self, log: &LogKey, number: u32, clock: &dyn Clock) -> Result<Option<StoreTimes>, JournalError> {
+        if clock.is_simulated() {
+            return Ok(None);
+        }
+        let path = format!("{}/{}", codec::log_path(log), codec::record_name(number));
+        let Some(stored) = self.modified(&path).await? else { return Ok(None) };
+        let probe = format!("probe/{}", clock.fresh_uuid());
+        self.overwrite(&probe, b"what time is it?").await?;
+        let now = self.modified(&probe).await;
+        // Nothing refers to it, and what is left behind does no harm.
+        drop(self.puts.operator().delete(&self.key(&probe)).await);
+        Ok(now?.map(|now| StoreTimes { stored, now }))
     }
 
     async fn prove_put_if_absent(&self, clock: &dyn Clock) -> Result<PutIfAbsent, JournalError> {

@@ -39,6 +39,11 @@ impl Process {
         Some(Self { place, user: user()?, number, started: stat(number).ok()??.started })
     }
 
+    /// Does it run on this machine, or did it? Then its clock is this one.
+    pub fn is_here(&self) -> bool {
+        Self::current().is_some_and(|here| here.place == self.place)
+    }
+
     /// Has it ended for certain?
     pub fn has_ended(&self) -> bool {
         let Some(here) = Self::current() else { return false };

@@ -32,6 +32,16 @@ pub struct Record {
     pub event: Event,
 }
 
+/// Whose lease another took.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TakenFrom {
+    /// Tells two processes of one owner apart.
+    pub holder: Uuid,
+    /// Who it was.
+    pub owner: Owner,
+}
+
 /// What happened.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
@@ -106,6 +116,12 @@ pub enum Event {
         /// It is for every process of the owner, and outlasts the one that took it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         reserved: bool,
+        /// It was taken by `recover`, to act on what another left, not to work.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        claim: bool,
+        /// Whose lease it took the place of, where that was never given back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<TakenFrom>,
     },
     /// They are done.
     #[serde(rename_all = "kebab-case")]

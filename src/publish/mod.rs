@@ -6,6 +6,7 @@
 //! - [`mod@reconcile`]: what happened, from the table, as a [`state`];
 //! - [`decide`]: the gate before PUBLISH;
 //! - [`rerun`]: what `run` does about an id;
+//! - [`recover`]: what is done about what a killed process left;
 //! - [`outcome`]: what a person or a scheduler is told;
 //! - [`trust`]: whether a catalog and a journal may be published with.
 //!
@@ -18,6 +19,7 @@ pub mod intent;
 pub mod outcome;
 pub mod own;
 pub mod reconcile;
+pub mod recover;
 pub mod rerun;
 pub mod state;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! A report holds facts, not sentences, except where a sentence is the fact (a reason, a proof, a next command).
 
 pub mod page;
+mod recover;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use crate::publish::outcome::{EXIT_DONE, EXIT_EVIDENCE, EXIT_REJECTED, PublishOu
 use crate::publish::reconcile::{Finding, Visibility};
 use crate::publish::trust::{Guarantee, Seen, Trust};
 
+pub use recover::{LeaseReport, LeaseStanding, RecoverDid, RecoverItem, RecoverProblem, RecoverReport};
 pub use run::{JobEnd, RunPart, RunReport, TimedPart};
 pub use text::Text;
 
@@ -263,6 +265,8 @@ pub struct PublicationStatus {
     pub failed_checks: Vec<String>,
     /// Begun with another journal.
     pub foreign_journal: Option<String>,
+    /// Who holds it, where it is not published or closed: leases that were not given back.
+    pub leases: Vec<LeaseReport>,
     /// Why its log cannot be read, if it cannot; then only what the table tells is here.
     pub error: Option<String>,
     /// What may be done next: commands.

@@ -7,6 +7,7 @@ use super::*;
 use crate::evidence::check::{ENGINE, Outcome};
 use crate::publish::outcome::{Cause, ConflictClass, Rejection, Via};
 use crate::publish::reconcile::{Absence, Moved, Sent, State};
+use crate::publish::recover::{Left, Stands};
 
 /// Snapshots a report as it is printed both ways, with its exit code.
 macro_rules! both {
@@ -320,6 +321,7 @@ fn status() {
         closed: None,
         failed_checks: vec![],
         foreign_journal: None,
+        leases: vec![],
         error: None,
         next: commands(&["publish"]),
     };
@@ -331,7 +333,8 @@ fn status() {
         next: vec![],
         ..publication(State::Closed)
     };
-    let sealed = publication(State::Sealed { seal: SEAL, sent: Sent::None });
+    let leases = vec![lease(LeaseStanding::Ended)];
+    let sealed = PublicationStatus { leases, ..publication(State::Sealed { seal: SEAL, sent: Sent::None }) };
     let row = |publications, error: Option<&str>| TableStatus {
         table: table(),
         main: Some(BASE),
@@ -342,6 +345,80 @@ fn status() {
     let tables = vec![row(vec![sealed, closed], None), row(vec![], None), row(vec![], Some("its metadata is damaged"))];
     both!("status", StatusReport { catalog: "the warehouse /lake".to_owned(), tables });
     both!("status_empty", StatusReport { catalog: "the warehouse /lake".to_owned(), tables: vec![] });
+}
+
+fn lease(standing: LeaseStanding) -> LeaseReport {
+    LeaseReport {
+        owner: Owner("ci@host".to_owned()),
+        holder: Uuid::from_u128(9),
+        at: at(),
+        until: at() + chrono::Duration::hours(24),
+        standing,
+        process: Some(4711),
+        reserved: false,
+        taken_from: None,
+        clocks: None,
+    }
+}
+
+#[test]
+fn recover() {
+    let report = |publications, problems| RecoverReport {
+        catalog: "the warehouse /lake".to_owned(),
+        journal: "/lake/journal".to_owned(),
+        dry_run: false,
+        settled: 12,
+        publications,
+        problems,
+        warnings: vec![],
+    };
+    let item = |state, did, stands: Stands| RecoverItem {
+        table: Some(table()),
+        finding: finding(state),
+        did,
+        stands: Some(stands),
+        left: None,
+        leases: vec![],
+        next: vec![],
+        warnings: vec![],
+    };
+    both!("recover_nothing", RecoverReport { settled: 1, dry_run: true, ..report(vec![], vec![]) });
+    let sealed = |sent| State::Sealed { seal: SEAL, sent };
+    let visible = State::Published { snapshot: SEAL, sealed: true, visibility: Visibility::Visible };
+    let taken_from = Some(Owner("bob@gone".to_owned()));
+    let clocks = Some("the clock of one, and that of another".to_owned());
+    let reserved = LeaseReport { process: None, reserved: true, clocks, ..lease(LeaseStanding::Live) };
+    let at_work = RecoverItem {
+        stands: None,
+        left: Some(Left::AtWork),
+        leases: vec![LeaseReport { taken_from, ..lease(LeaseStanding::Live) }, reserved],
+        ..item(State::Open { head: HEAD, marker: BASE }, RecoverDid::Nothing, Stands::Open)
+    };
+    let publications = vec![
+        RecoverItem {
+            leases: vec![lease(LeaseStanding::Ended)],
+            ..item(visible, RecoverDid::Recorded, Stands::Settled)
+        },
+        RecoverItem {
+            next: commands(&["publish", "abandon"]),
+            ..item(sealed(Sent::None), RecoverDid::Nothing, Stands::Waiting)
+        },
+        item(State::Closed, RecoverDid::Fenced, Stands::Settled),
+        item(State::Open { head: BASE, marker: BASE }, RecoverDid::Nothing, Stands::Open),
+        at_work,
+        RecoverItem {
+            warnings: vec!["a warning".to_owned()],
+            ..item(sealed(Sent::InFlight), RecoverDid::Recorded, Stands::Unresolved)
+        },
+    ];
+    both!("recover", report(publications, vec![]));
+    let lost = State::Lost { reason: "no such table".to_owned(), renamed: None, why: Absence::Missing };
+    let lost = RecoverItem { table: None, ..item(lost, RecoverDid::Nothing, Stands::TableGone) };
+    let error = "journal record 00000002.json is damaged".to_owned();
+    let problem = RecoverProblem { table: None, publication: id(), error, exit: 1 };
+    both!("recover_problems", report(vec![lost.clone()], vec![problem.clone()]));
+    let escalated = item(State::Consumed, RecoverDid::Recorded, Stands::Escalate);
+    both!("recover_escalated", report(vec![lost, escalated], vec![problem]));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::page::{Page, bytes, count, counted, instant, shell, snapshot};
 use super::{
-    AbandonReport, BeginReport, ContractReport, CreateReport, LogReport, PublicationStatus, PublishReport,
+    AbandonReport, BeginReport, ContractReport, CreateReport, LeaseReport, LogReport, PublicationStatus, PublishReport,
     ReconcileAllReport, ReconcileReport, ReviewReport, StageReport, StatusReport, TableStatus, ValidateReport, words,
 };
 use crate::evidence::check::{CheckResult, Outcome};
@@ -303,6 +303,7 @@ impl PublicationStatus {
         if let Some(journal) = &self.foreign_journal {
             page.line(format!("    begun with another journal: {journal}"));
         }
+        page.items(self.leases.iter().flat_map(LeaseReport::lines).map(|line| format!("  {line}")));
         if let Some(error) = &self.error {
             page.line(format!("    only what the table shows: {error}"));
         }

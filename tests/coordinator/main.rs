@@ -5,6 +5,7 @@
 //! - [`trouble`]: journals that cannot be written, tables that cannot be read, answers that do not come;
 //! - [`company`]: leases, and other processes in between;
 //! - [`evidence`]: what the gate refuses;
+//! - [`recover`]: what killed processes left, and who may look after it;
 //! - [`runs`]: a job, and the same line again;
 //! - [`after_job`]: jobs that publish, abandon or write to main by themselves;
 //! - [`unseen`]: what was sent and never seen;
@@ -17,6 +18,7 @@ mod company;
 mod effects;
 mod evidence;
 mod facts;
+mod recover;
 mod runs;
 mod states;
 mod support;

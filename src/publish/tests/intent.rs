@@ -76,6 +76,8 @@ fn neutral() -> Vec<Event> {
             holder: Uuid::from_u128(4),
             process: None,
             reserved: false,
+            claim: false,
+            from: None,
         },
         Event::LeaseReleased { holder: Uuid::from_u128(4) },
         decided(0),

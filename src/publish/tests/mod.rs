@@ -6,4 +6,5 @@ mod intent;
 mod outcome;
 mod properties;
 mod reconcile;
+mod recover;
 mod rerun;

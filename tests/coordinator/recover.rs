@@ -1,0 +1,168 @@
+//! What killed processes left: recorded, told or fenced by `recover`, and never where someone may be at work.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use calve::catalog::faults::Fault;
+use calve::coordinator::{Coordinator, RecoverRequest, StageMode, Step, StepHook};
+use calve::journal::record::{Event, Record, Verb};
+use calve::publish::reconcile::State;
+use calve::publish::recover::{Left, Stands};
+use calve::report::{LeaseStanding, RecoverDid, RecoverItem, RecoverReport, Report};
+use calve::testing::{Bed, KINDS, Kind};
+use tokio::sync::Notify;
+
+use crate::support::{history, log_of, refs};
+
+/// Stops for ever at one step of one verb, and says when it is there.
+#[derive(Debug)]
+struct CrashAt {
+    verb: Verb,
+    step: Step,
+    there: Notify,
+}
+
+#[async_trait]
+impl StepHook for CrashAt {
+    async fn reached(&self, verb: Verb, step: Step) {
+        if (verb, step) == (self.verb, self.step) {
+            self.there.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+const STEPS: [Step; 4] = [Step::Intended, Step::Answered, Step::Recorded, Step::Decided];
+
+/// Runs a use case until it reaches the step, and drops it there as a killed process would be.
+async fn crash<T>(bed: &Bed, verb: Verb, step: Step, run: impl AsyncFnOnce(Coordinator) -> T) {
+    let hook = Arc::new(CrashAt { verb, step, there: Notify::new() });
+    let doomed = bed.coordinator("ann").with_steps(hook.clone());
+    tokio::select! {
+        biased;
+        _ = run(doomed) => panic!("{verb:?} went past {step:?}"),
+        () = hook.there.notified() => {}
+    }
+}
+
+const PLAIN: RecoverRequest = RecoverRequest { table: None, fence: false, takeover: None, dry_run: false };
+const FENCE: RecoverRequest = RecoverRequest { fence: true, ..PLAIN };
+const DRY: RecoverRequest = RecoverRequest { dry_run: true, ..FENCE };
+const DAY: i64 = 24 * 3_600_000;
+
+async fn recover(by: &Coordinator, request: &RecoverRequest) -> RecoverReport {
+    by.recover(request).await.expect("a report")
+}
+
+/// The one publication that the report is about.
+fn only(report: &RecoverReport) -> &RecoverItem {
+    assert!(report.problems.is_empty(), "{report:?}");
+    match report.publications.as_slice() {
+        [item] => item,
+        _ => panic!("{report:?}"),
+    }
+}
+
+async fn log(bed: &Bed) -> Vec<Record> {
+    log_of(bed, bed.journal.as_ref(), "p").await
+}
+
+fn verdicts(records: &[Record]) -> usize {
+    records.iter().filter(|record| matches!(record.event, Event::Decided { .. })).count()
+}
+
+/// A publication whose process was killed around its swap: what became of it is told and recorded, once, and nothing is
+/// sent.
+#[tokio::test]
+async fn a_killed_publish_is_recorded_once() {
+    for kind in KINDS {
+        for step in STEPS {
+            for fault in [Fault::Pass, Fault::LoseRequest, Fault::LoseReply] {
+                if step == Step::Intended && fault != Fault::Pass {
+                    continue;
+                }
+                let context = format!("{kind:?} {step:?} {fault:?}");
+                let (bed, calve, _) = history(kind).await;
+                let seal = bed.sealed(&calve, "p", 9, &[(9, 4, 40)]).await;
+                bed.faults.push(fault.clone());
+                crash(&bed, Verb::Publish, step, async |calve| bed.publish(&calve, "p").await).await;
+                let visible = bed.main().await == Some(seal);
+                let (commits, before) = (bed.faults.commits(), verdicts(&log(&bed).await));
+                let report = recover(&bed.coordinator("ann"), &PLAIN).await;
+                let item = only(&report);
+                assert_eq!(item.did, RecoverDid::Recorded, "{context}: {item:?}");
+                let (stands, code) = if visible { (Stands::Settled, 0) } else { (Stands::Unresolved, 20) };
+                assert_eq!((item.stands, report.exit_code()), (Some(stands), code), "{context}: {item:?}");
+                let records = log(&bed).await;
+                assert_eq!(verdicts(&records), before + 1, "{context}");
+                // Again: nothing is left to record, and the log does not grow.
+                let again = recover(&bed.coordinator("ann"), &FENCE).await;
+                assert_eq!((again.exit_code(), again.settled), (code, usize::from(visible)), "{context}: {again:?}");
+                assert_eq!(log(&bed).await.len(), records.len(), "{context}");
+                assert_eq!(bed.faults.commits(), commits, "{context}: nothing was sent");
+                assert_eq!(bed.publish(&bed.coordinator("ann"), "p").await.exit_code(), 0, "{context}");
+            }
+        }
+    }
+}
+
+/// A candidate that nobody is at work on: told, and closed where that is asked for.
+#[tokio::test]
+async fn an_open_candidate_is_fenced_only_on_demand() {
+    for kind in KINDS {
+        let (bed, calve, base) = history(kind).await;
+        bed.begin(&calve, "p", "day = '2013-08-09'").await;
+        let rows = [(9, 4, 40)];
+        crash(&bed, Verb::Stage, Step::Answered, async |calve| bed.stage(&calve, "p", StageMode::Append, &rows).await)
+            .await;
+        let other = bed.coordinator("bob");
+        // Its process is this one, which runs.
+        for request in [PLAIN, FENCE] {
+            let report = recover(&other, &request).await;
+            let item = only(&report);
+            assert_eq!((item.left, item.did), (Some(Left::AtWork), RecoverDid::Nothing), "{item:?}");
+            assert_eq!(item.leases[0].standing, LeaseStanding::Live);
+            assert_eq!(report.exit_code(), 0);
+        }
+        bed.clock.advance_ms(DAY + DAY / 24);
+        let before = log(&bed).await.len();
+        let dry = recover(&other, &DRY).await;
+        assert_eq!(only(&dry).did, RecoverDid::WouldFence);
+        assert_eq!(log(&bed).await.len(), before, "a dry run records nothing");
+        let told = recover(&other, &PLAIN).await;
+        let item = only(&told);
+        assert_eq!((item.did, item.stands), (RecoverDid::Recorded, Some(Stands::Open)), "{item:?}");
+        assert!(item.next.iter().any(|line| line.contains("abandon")), "{item:?}");
+        let fenced = recover(&other, &FENCE).await;
+        let item = only(&fenced);
+        assert_eq!((item.did, &item.finding.state), (RecoverDid::Fenced, &State::Closed));
+        let closing = log(&bed).await.into_iter().find_map(|record| match record.event {
+            Event::Intended { closing, .. } => closing,
+            _ => None,
+        });
+        assert!(closing.is_some_and(|closing| closing.reason.contains("recovered")));
+        let refs = refs(&bed).await;
+        assert!(refs.contains_key(&bed.id("p").closed_ref()) && bed.main().await == Some(base));
+        assert_eq!(recover(&other, &FENCE).await.settled, 1);
+    }
+}
+
+/// Who was cut off stays known: what it staged is not staged twice, and its job is not run on its branch.
+#[tokio::test]
+async fn a_claim_does_not_hide_who_was_cut_off() {
+    for (step, fault) in
+        [(Step::Recorded, Fault::Pass), (Step::Answered, Fault::Pass), (Step::Answered, Fault::LoseReply)]
+    {
+        let (bed, calve, _) = history(Kind::Fake).await;
+        bed.begin(&calve, "p", "day = '2013-08-09'").await;
+        let rows = [(9, 4, 40)];
+        bed.faults.push(fault);
+        crash(&bed, Verb::Stage, step, async |calve| bed.stage(&calve, "p", StageMode::Append, &rows).await).await;
+        bed.clock.advance_ms(DAY + DAY / 24);
+        let report = recover(&bed.coordinator("bob"), &PLAIN).await;
+        assert_eq!(only(&report).stands, Some(Stands::Open));
+        let again = bed.stage(&bed.coordinator("ann"), "p", StageMode::Append, &rows).await;
+        assert!(again.warnings.iter().any(|warning| warning.contains("not added again")), "{step:?}: {again:?}");
+        assert_eq!(bed.ids_at(again.snapshot).await, [1, 2, 3, 4]);
+    }
+}
