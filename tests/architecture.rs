@@ -38,7 +38,9 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ),
     (
         "testing",
-        &["catalog", "clock", "contract", "coordinator", "data", "ids", "journal", "observed", "publish", "report"],
+        &[
+            "catalog", "clock", "contract", "coordinator", "data", "digest", "ids", "journal", "observed", "publish", "report",
+        ],
     ),
 ];
 

@@ -40,6 +40,8 @@ pub enum Fault {
     Hold,
     /// Delivered twice, the second reply comes back: a transport that resends.
     Duplicate,
+    /// Delivered, and its reply comes back; a copy is held on the way, and delivered by [`Faults::release_held`].
+    DuplicateLate,
 }
 
 /// A reply in place of the catalog's own.
@@ -208,9 +210,15 @@ impl<C> Faults<C> {
 impl<C: Catalog> Faults<C> {
     /// Delivers the commit that was held first, late; `None` where none is held.
     pub async fn release_held(&self) -> Option<Reply> {
+        self.release_nth(0).await
+    }
+
+    /// Delivers one of the commits that are held, counted from 0 in the order in which they were sent; `None` where fewer
+    /// are held.
+    pub async fn release_nth(&self, nth: usize) -> Option<Reply> {
         let (index, commit) = {
             let mut state = self.lock();
-            let index = state.held.pop_front()?;
+            let index = state.held.remove(nth)?;
             let commit = state.seen.get(index)?.commit.clone();
             (index, commit)
         };
@@ -313,6 +321,10 @@ impl<C: Catalog> Catalog for Faults<C> {
                 let _first = self.deliver(index, commit).await;
                 self.deliver(index, commit).await
             }
+            Fault::DuplicateLate => {
+                self.lock().held.push_back(index);
+                self.deliver(index, commit).await
+            }
         }
     }
 }
@@ -390,6 +402,7 @@ mod tests {
             (Fault::Hold, "unknown", false, 0),
             // The second delivery finds the first one's tag.
             (Fault::Duplicate, "refused", true, 2),
+            (Fault::DuplicateLate, "accepted", true, 1),
         ] {
             let world = World::new().await;
             world.faults.push(fault.clone());
@@ -408,6 +421,7 @@ mod tests {
         for name in ["a", "b"] {
             assert_eq!(kind(&world.faults.commit(&world.tag(name)).await), "unknown");
         }
+        assert!(world.faults.release_nth(2).await.is_none());
         // Meanwhile someone else takes the name.
         assert_eq!(kind(&world.faults.commit(&world.tag("b")).await), "accepted");
         assert_eq!(kind(&world.faults.release_held().await.unwrap()), "accepted");

@@ -16,7 +16,7 @@ use super::network::{Network, Scripted, Trouble};
 use crate::catalog::embedded::EmbeddedCatalog;
 use crate::catalog::fake::FakeCatalog;
 use crate::catalog::faults::Faults;
-use crate::catalog::{Catalog, Commit, Reply};
+use crate::catalog::{Catalog, Commit, LoadedTable, Reply};
 use crate::clock::{Clock, ManualClock};
 use crate::contract::Contract;
 use crate::coordinator::{BeginRequest, Coordinator, StageMode, StageRequest, ValidateRequest};
@@ -207,16 +207,7 @@ impl Bed {
 
     /// The ids that readers of a snapshot see, sorted.
     pub async fn ids_at(&self, snapshot: SnapshotId) -> Vec<i64> {
-        use futures::TryStreamExt;
-        let table = self.catalog.load(&self.table).await.expect("the table").to_iceberg().expect("a table");
-        let scan = table.scan().snapshot_id(snapshot.0).select(["id"]).build().expect("a scan");
-        let batches: Vec<RecordBatch> = scan.to_arrow().await.expect("a stream").try_collect().await.expect("rows");
-        let mut ids: Vec<i64> = batches
-            .iter()
-            .flat_map(|batch| batch.column(0).as_any().downcast_ref::<Int64Array>().expect("ids").values().to_vec())
-            .collect();
-        ids.sort_unstable();
-        ids
+        ids_in(&self.catalog.load(&self.table).await.expect("the table"), snapshot).await
     }
 
     /// Writes rows to a new Parquet file.
@@ -239,6 +230,20 @@ impl Bed {
         writer.close().expect("a footer");
         path
     }
+}
+
+/// The ids that readers of a snapshot see, sorted.
+pub(super) async fn ids_in(table: &LoadedTable, snapshot: SnapshotId) -> Vec<i64> {
+    use futures::TryStreamExt;
+    let table = table.to_iceberg().expect("a table");
+    let scan = table.scan().snapshot_id(snapshot.0).select(["id"]).build().expect("a scan");
+    let batches: Vec<RecordBatch> = scan.to_arrow().await.expect("a stream").try_collect().await.expect("rows");
+    let mut ids: Vec<i64> = batches
+        .iter()
+        .flat_map(|batch| batch.column(0).as_any().downcast_ref::<Int64Array>().expect("ids").values().to_vec())
+        .collect();
+    ids.sort_unstable();
+    ids
 }
 
 fn creation(table: &TableName, version: u8) -> TableCreation {

@@ -6,6 +6,7 @@
 mod bed;
 mod network;
 pub mod scenarios;
+pub mod simulation;
 
 pub use bed::{Bed, CONTRACT, Engine, Ground, KINDS, Kind, Row, contract};
 pub use network::{Network, Trouble};

@@ -1,0 +1,42 @@
+//! Seeds of the deterministic simulation, planted bugs that it has to find, and that a seed decides everything.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use calve::testing::simulation::{Planted, report, simulate};
+
+/// How many seeds an ordinary run of the tests takes.
+const SEEDS: u64 = 40;
+
+#[test]
+fn no_rule_is_broken() {
+    let seeds = match std::env::var("CALVE_SIM_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse().expect("CALVE_SIM_SEED is a number");
+            println!("{}", simulate(seed, None).trace);
+            seed..=seed
+        }
+        Err(_) => 0..=SEEDS - 1,
+    };
+    for seed in seeds {
+        if simulate(seed, None).violation.is_some() {
+            panic!("{}", report(seed, None).expect("a seed decides everything"));
+        }
+    }
+}
+
+#[test]
+fn a_seed_decides_everything() {
+    for seed in 0..6 {
+        let (one, other) = (simulate(seed, None).trace.whole(), simulate(seed, None).trace.whole());
+        assert_eq!(one, other, "seed {seed}");
+    }
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    for planted in Planted::ALL {
+        let found = (0..200).find(|seed| simulate(*seed, Some(planted)).violation.is_some());
+        let seed = found.unwrap_or_else(|| panic!("{planted:?} was not found"));
+        println!("{planted:?}: {}", report(seed, Some(planted)).expect("a seed decides everything"));
+    }
+}
