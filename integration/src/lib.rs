@@ -6,6 +6,7 @@
 
 pub mod beds;
 pub mod cache;
+pub mod chaos;
 pub mod command;
 pub mod lake;
 pub mod mutants;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{mutants, proxy, up};
+use commands::{chaos, mutants, proxy, up};
 
 /// Real services for calve, and what is done with them.
 #[derive(Debug, Parser)]
@@ -18,6 +18,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Chaos(chaos::ChaosArgs),
     Up(up::UpArgs),
     Mutants(mutants::MutantsArgs),
     Proxy(proxy::ProxyArgs),
@@ -25,6 +26,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Chaos(args) => chaos::run(&args),
         Command::Up(args) => up::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Proxy(args) => proxy::run(args),

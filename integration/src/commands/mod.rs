@@ -1,5 +1,6 @@
 //! The commands of `cargo run -p integration -- …`, one file each.
 
+pub mod chaos;
 pub mod mutants;
 pub mod proxy;
 pub mod up;
