@@ -224,7 +224,11 @@ fn kill(rng: &mut Rng, by_run: bool) -> Kill {
     };
     let moment = match chance(rng, 70) {
         true => Moment::At(format!("{commit}:{}", STEPS.get(rng.usize(..STEPS.len())).unwrap_or(&"answered"))),
-        false => Moment::After(Duration::from_millis(rng.u64(1..if by_run { 600 } else { 250 }))),
+        false => {
+            // Early more often than late: how long a process takes depends on the machine.
+            let longest = 4 << rng.u32(..if by_run { 8 } else { 7 });
+            Moment::After(Duration::from_millis(rng.u64(1..=longest)))
+        }
     };
     Kill { verb: if by_run && verb != "abandon" { "run" } else { verb }, moment }
 }
