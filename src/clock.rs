@@ -22,7 +22,9 @@ pub trait Clock: Debug + Send + Sync {
     }
 
     /// Waits until so much time has passed by this clock.
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        tokio::time::sleep(duration.to_std().unwrap_or_default()).boxed()
+    }
 
     /// A fresh random UUID.
     fn fresh_uuid(&self) -> Uuid;
@@ -51,10 +53,6 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now(&self) -> DateTime<Utc> {
         Utc::now()
-    }
-
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        tokio::time::sleep(duration.to_std().unwrap_or_default()).boxed()
     }
 
     fn fresh_uuid(&self) -> Uuid {

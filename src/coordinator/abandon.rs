@@ -46,7 +46,9 @@ impl Coordinator {
         session.require_own_journal(self).await?;
         // A job under a live lease would be cut off in the middle of its work.
         self.take_lease(&mut session, DEFAULT_DURATION).await?;
-        let finding = self.fence(&mut session, CloseReason::Abandoned, reason, &mut warnings).await;
+        let log = session.log.clone();
+        let work = self.fence(&mut session, CloseReason::Abandoned, reason, &mut warnings);
+        let finding = self.under_lease(&log, DEFAULT_DURATION, work).await;
         self.release_lease(&mut session).await;
         let finding = finding?;
         let exit = match &finding.state {

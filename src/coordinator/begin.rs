@@ -12,7 +12,8 @@ use super::{Coordinator, Error, shown};
 use crate::data::snapshot::copy_snapshot;
 use crate::digest::Digest;
 use crate::ids::{Incarnation, Owner, PublicationId, SnapshotId, TableName};
-use crate::journal::lease::{self, Keeper, Lease, LeaseState};
+use crate::journal::lease::{self, Keeper, Lease, LeaseState, Taken};
+use crate::journal::log::Log;
 use crate::journal::record::{Opening, Source, Verb};
 use crate::observed::{Role, summary};
 use crate::publish::commits::{self, Target};
@@ -210,31 +211,77 @@ impl Coordinator {
         match duration {
             None => Ok(()),
             // The job's next commands are other processes of the same owner.
-            Some(duration) => self.lease(session, &Keeper::Owner, duration).await,
+            Some(duration) => match self.lease(&mut session.log, &Keeper::Owner, duration).await? {
+                None => session.refold(),
+                Some(lease) => Err(self.leased(session.id(), &lease, None)),
+            },
         }
     }
 
     /// Takes the lease of a candidate for this process. Under the lease of the `run` that started it, it needs none.
     pub(super) async fn take_lease(&self, session: &mut Session, duration: Duration) -> Result<(), Error> {
-        if let Some(holder) = self.inherited {
-            session.log.refresh().await?;
-            session.refold()?;
-            let lease = LeaseState::of(session.log.records()).lease;
-            if lease.is_some_and(|lease| lease.holder == holder && lease.may_be_live(self.clock.now())) {
-                return Ok(());
-            }
+        let held = self.process_lease(&mut session.log, duration).await?;
+        session.refold()?;
+        match held {
+            None => Ok(()),
+            Some(lease) => Err(self.leased(session.id(), &lease, None)),
         }
-        self.lease(session, &Keeper::Process(self.process.clone()), duration).await
     }
 
-    async fn lease(&self, session: &mut Session, keeper: &Keeper, duration: Duration) -> Result<(), Error> {
-        let (clock, owner) = (self.clock.as_ref(), &self.owner);
-        let taken = lease::take(&mut session.log, clock, owner, self.holder, keeper, duration).await?;
+    /// Renews it after work that took time: whoever took the candidate over in the meantime has it. `nothing` says what was
+    /// not done then, e.g. `nothing was staged`.
+    pub(super) async fn keep_lease(
+        &self,
+        session: &mut Session,
+        duration: Duration,
+        nothing: &str,
+    ) -> Result<(), Error> {
+        let held = self.process_lease(&mut session.log, duration).await?;
         session.refold()?;
-        match taken {
-            lease::Taken::Ours(_) => Ok(()),
-            lease::Taken::Held(lease) => Err(leased(session.id(), &lease)),
+        match held {
+            None => Ok(()),
+            Some(lease) => Err(self.leased(session.id(), &lease, Some(nothing))),
         }
+    }
+
+    /// Works under the lease, which is renewed whenever a third of it has passed. Where that fails, the work goes on: it
+    /// renews the lease itself before it commits, and the commit has requirements of its own.
+    pub(super) async fn under_lease<T>(&self, log: &Log, duration: Duration, work: impl Future<Output = T>) -> T {
+        let third = duration.checked_div(3).unwrap_or(duration);
+        // The work has a reading of its own.
+        let mut log = log.clone();
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = self.clock.sleep(third) => match self.process_lease(&mut log, duration).await {
+                    Ok(None) => {}
+                    Ok(Some(lease)) => tracing::warn!("the lease is lost to {}", lease.owner),
+                    Err(error) => tracing::warn!("the lease could not be renewed: {error}"),
+                }
+            }
+        }
+    }
+
+    /// Takes or renews the lease of this process; the lease that stands against it, if one does.
+    async fn process_lease(&self, log: &mut Log, duration: Duration) -> Result<Option<Lease>, Error> {
+        if let Some(holder) = self.inherited {
+            log.refresh().await?;
+            let lease = LeaseState::of(log.records()).lease;
+            if lease.is_some_and(|lease| lease.holder == holder && lease.may_be_live(self.clock.now())) {
+                return Ok(None);
+            }
+        }
+        self.lease(log, &Keeper::Process(self.process.clone()), duration).await
+    }
+
+    async fn lease(&self, log: &mut Log, keeper: &Keeper, duration: Duration) -> Result<Option<Lease>, Error> {
+        let (clock, owner) = (self.clock.as_ref(), &self.owner);
+        Ok(match lease::take(log, clock, owner, self.holder, keeper, duration).await? {
+            Taken::Ours(_) => None,
+            Taken::Held(lease) => Some(lease),
+        })
     }
 
     /// Gives the lease back. It expires by itself where this fails.
@@ -243,19 +290,28 @@ impl Coordinator {
             tracing::warn!("the lease on {} could not be given back: {error}", session.id());
         }
     }
-}
 
-/// Why nobody else may work on a candidate now, and what to do.
-pub(super) fn leased(id: &PublicationId, lease: &Lease) -> Error {
-    let until = lease.until.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
-    let who = match &lease.process {
-        Some(process) => format!("process {} of {}", process.number, lease.owner),
-        None => lease.owner.to_string(),
-    };
-    Error::Rejected(format!(
-        "{who} works on {id}, under a lease until {until}: wait until that has ended, or begin another id; the lease of a \
-         process that was killed ends by itself on the machine where it ran"
-    ))
+    /// Why nobody else may work on a candidate now, and what to do. `lost`: this process did, and what it has not done.
+    fn leased(&self, id: &PublicationId, lease: &Lease, lost: Option<&str>) -> Error {
+        let shown = |at: chrono::DateTime<chrono::Utc>| at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+        let (at, until) = (shown(lease.at), shown(lease.until));
+        let who = match &lease.process {
+            Some(process) => format!("process {} of {}", process.number, lease.owner),
+            None => lease.owner.to_string(),
+        };
+        let clocks = lease.skew(self.clock.now(), lease.store);
+        let clocks = clocks.map(|clocks| format!("; clocks differ: {clocks}")).unwrap_or_default();
+        Error::Rejected(match lost {
+            None => format!(
+                "{who} works on {id}, under a lease until {until}: wait until that has ended, or begin another id; the \
+                 lease of a process that was killed ends by itself on the machine where it ran{clocks}"
+            ),
+            Some(nothing) => format!(
+                "the lease of this command on {id} was over, and {who} took it at {at}, until {until}: {nothing}; run the \
+                 same command again when that has ended{clocks}"
+            ),
+        })
+    }
 }
 
 pub(super) fn only_begins(session: &Session) -> bool {

@@ -219,6 +219,7 @@ impl Coordinator {
             let did = match recovery {
                 Recovery::Reconcile(_) => RecoverDid::WouldRecord,
                 Recovery::Fence => RecoverDid::WouldFence,
+                Recovery::Tell(_) if leases.taken_over => RecoverDid::WouldTakeOver,
                 Recovery::Leave(_) | Recovery::Tell(_) => RecoverDid::Nothing,
             };
             let next = next_of(&session, &finding, recovery);
@@ -242,7 +243,10 @@ impl Coordinator {
                         .warnings
                         .push(format!("the claim could not be given back, and ends with this process: {error}"));
                 }
-                let (finding, recovery, did, warnings) = done?;
+                let (finding, recovery, mut did, warnings) = done?;
+                if did == RecoverDid::Nothing && leases.taken_over {
+                    did = RecoverDid::TakenOver;
+                }
                 leases.warnings.extend(warnings);
                 let next = next_of(&session, &finding, recovery);
                 Ok(Some(item(Some(table.name.clone()), finding, recovery, did, leases, next)))
@@ -297,11 +301,10 @@ impl Coordinator {
     async fn leases(&self, log: &Log, takeover: Option<Uuid>) -> Result<Leases, Error> {
         let state = LeaseState::of(log.records());
         let mut found = Leases { reports: Vec::new(), at_work: false, taken_over: false, warnings: Vec::new() };
-        for lease in state.all() {
-            let (standing, store) = lease::standing(log, lease, self.clock.as_ref()).await?;
-            found
-                .reports
-                .push(LeaseReport { clocks: lease.skew(self.clock.now(), store), ..self.told(lease, standing) });
+        let mut leases: Vec<_> = state.all().cloned().collect();
+        for lease in &mut leases {
+            let standing = lease::standing(log, lease, self.clock.as_ref()).await?;
+            found.reports.push(self.told(lease, standing));
             if standing != Standing::Live {
                 continue;
             }

@@ -342,14 +342,14 @@ impl Coordinator {
     ) {
         job.part("job");
         let duration = request.begin.lease.unwrap_or(DEFAULT_DURATION);
-        let every = duration.checked_div(3).and_then(|third| third.to_std().ok()).unwrap_or(std::time::Duration::MAX);
+        let third = duration.checked_div(3).unwrap_or(duration);
         let mut lost = None;
         let end = {
             let mut work = job.run(candidate, self.holder);
             loop {
                 tokio::select! {
                     end = &mut work => break end,
-                    () = tokio::time::sleep(every) => {
+                    () = self.clock.sleep(third) => {
                         lost = self.take_lease(session, duration).await.err().map(|error| error.to_string());
                     }
                 }

@@ -133,7 +133,9 @@ impl Coordinator {
         session.require_own_journal(self).await?;
         let untold = untold(session.log.records(), self.inherited);
         self.take_lease(&mut session, DEFAULT_DURATION).await?;
-        let staged = self.stage_leased(&mut session, request, untold, progress).await;
+        let log = session.log.clone();
+        let work = self.stage_leased(&mut session, request, untold, progress);
+        let staged = self.under_lease(&log, DEFAULT_DURATION, work).await;
         self.release_lease(&mut session).await;
         staged
     }
@@ -162,6 +164,8 @@ impl Coordinator {
                 replace::replace(&session.table, Some(data), &scope, &request.files, clock, progress).await?
             }
         };
+        // Writing takes time.
+        self.keep_lease(session, DEFAULT_DURATION, "nothing was staged").await?;
         let hashes = staged.hashes();
         let values = BTreeMap::from([
             (summary::PUBLISH_ID.to_owned(), session.id().to_string()),

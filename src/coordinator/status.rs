@@ -143,7 +143,7 @@ impl Coordinator {
                 }
                 standing => standing,
             };
-            LeaseReport { clocks: lease.skew(now, None), ..self.told(lease, standing) }
+            self.told(lease, standing)
         };
         LeaseState::of(session.log.records()).all().map(report).collect()
     }
@@ -163,7 +163,7 @@ impl Coordinator {
             process: lease.process.as_ref().map(|process| process.number),
             reserved: lease.reserved,
             taken_from: lease.from.as_ref().map(|from| from.owner.clone()),
-            clocks: None,
+            clocks: lease.skew(self.clock.now(), lease.store),
         }
     }
 }

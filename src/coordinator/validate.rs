@@ -75,7 +75,9 @@ impl Coordinator {
         }
         session.require_own_journal(self).await?;
         self.take_lease(&mut session, DEFAULT_DURATION).await?;
-        let report = self.validate_leased(&mut session, request, progress).await;
+        let log = session.log.clone();
+        let work = self.validate_leased(&mut session, request, progress);
+        let report = self.under_lease(&log, DEFAULT_DURATION, work).await;
         self.release_lease(&mut session).await;
         report
     }
@@ -147,8 +149,8 @@ impl Coordinator {
         if request.dry_run {
             return Ok(report);
         }
-        // Checks take time; whoever took the candidate over in the meantime has it.
-        self.take_lease(session, DEFAULT_DURATION).await?;
+        // Checks take time.
+        self.keep_lease(session, DEFAULT_DURATION, "nothing was sealed").await?;
         let bytes = statement.canonical_bytes().map_err(|error| Error::Failed(error.to_string()))?;
         let (digest, location) = self.journal.put_statement(&bytes).await?;
         let stored = Stored { digest, location, definition: statement.predicate.definition_hash };

@@ -59,6 +59,8 @@ pub struct Lease {
     pub claim: bool,
     /// Whose lease it took the place of, where that was never given back.
     pub from: Option<TakenFrom>,
+    /// What the store told of its record, where it was asked.
+    pub store: Option<StoreTimes>,
 }
 
 /// How a lease stands.
@@ -91,8 +93,12 @@ impl Lease {
     /// How much longer than it says it counts as live where the store tells no times.
     fn margin(&self) -> Duration {
         // The clock of its holder is this machine's own.
-        let here = self.process.as_ref().is_some_and(Process::is_here);
-        if here { SKEW_MARGIN } else { UNTOLD_MARGIN }
+        if self.is_here() { SKEW_MARGIN } else { UNTOLD_MARGIN }
+    }
+
+    /// Was it taken on this machine, by a process?
+    pub fn is_here(&self) -> bool {
+        self.process.as_ref().is_some_and(Process::is_here)
     }
 
     /// May the holder still be at work, as far as can be told without the store?
@@ -182,6 +188,7 @@ impl LeaseState {
                         reserved: *reserved,
                         claim: *claim,
                         from: from.clone(),
+                        store: None,
                     };
                     state.take(lease);
                 }
@@ -248,22 +255,23 @@ impl LeaseState {
     }
 }
 
-/// How a lease stands, by the store's times where this machine's clock alone does not tell.
+/// How a lease stands, by the store's times where it was taken on another machine and the store tells them. What it told is
+/// kept in the lease.
 ///
 /// # Errors
 /// The store fails: then nothing is known.
-pub async fn standing(
-    log: &Log,
-    lease: &Lease,
-    clock: &dyn Clock,
-) -> Result<(Standing, Option<StoreTimes>), JournalError> {
-    let now = clock.now();
-    let untold = lease.standing(now, None);
-    if untold == Standing::Ended || (now < lease.until && lease.skew(now, None).is_none()) {
-        return Ok((untold, None));
+pub async fn standing(log: &Log, lease: &mut Lease, clock: &dyn Clock) -> Result<Standing, JournalError> {
+    let untold = lease.standing(clock.now(), None);
+    if untold == Standing::Ended || lease.is_here() {
+        return Ok(untold);
     }
-    let store = log.journal().times(log.key(), lease.record, clock).await?;
-    Ok((lease.standing(now, store), store))
+    lease.store = match log.journal().times(log.key(), lease.record, clock).await {
+        Ok(times) => times,
+        // What may only be read does not tell what time it is.
+        Err(JournalError::ReadOnly { .. } | JournalError::Forbidden { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    Ok(lease.standing(clock.now(), lease.store))
 }
 
 /// Whether a lease was had.
@@ -329,15 +337,15 @@ async fn taken(
     log.refresh().await?;
     loop {
         let state = LeaseState::of(log.records());
-        let others: Vec<&Lease> = match taking.claim {
+        let mut others: Vec<Lease> = match taking.claim {
             // Even what this owner reserved may be in use elsewhere.
-            true => state.all().filter(|lease| lease.holder != holder).collect(),
-            false => state.of_others(owner, holder).collect(),
+            true => state.all().filter(|lease| lease.holder != holder).cloned().collect(),
+            false => state.of_others(owner, holder).cloned().collect(),
         };
-        for other in &others {
+        for other in &mut others {
             let named = taking.over == Some(other.holder);
-            if !named && standing(log, other, clock).await?.0 == Standing::Live {
-                return Ok(Taken::Held((*other).clone()));
+            if !named && standing(log, other, clock).await? == Standing::Live {
+                return Ok(Taken::Held(other.clone()));
             }
         }
         let from = others.first().map(|other| TakenFrom { holder: other.holder, owner: other.owner.clone() });

@@ -126,10 +126,14 @@ pub enum RecoverDid {
     Settled,
     /// It was closed for ever.
     Fenced,
+    /// The lease that was named was taken over, and given back.
+    TakenOver,
     /// The verdict would be recorded, and a bypass get its receipt.
     WouldRecord,
     /// It would be closed for ever.
     WouldFence,
+    /// The lease that was named would be taken over.
+    WouldTakeOver,
 }
 
 /// `recover`, what could not be read or done.
@@ -160,6 +164,8 @@ fn did(did: RecoverDid) -> Option<&'static str> {
         RecoverDid::Recorded => Some("its verdict was recorded"),
         RecoverDid::Settled => Some("a receipt was left for it"),
         RecoverDid::Fenced => Some("it was closed for good"),
+        RecoverDid::TakenOver => Some("the lease was taken over"),
+        RecoverDid::WouldTakeOver => Some("the lease would be taken over"),
         RecoverDid::WouldRecord => Some("its verdict would be recorded"),
         RecoverDid::WouldFence => Some("it would be closed for good"),
     }

@@ -5,6 +5,7 @@
 //! - [`trouble`]: journals that cannot be written, tables that cannot be read, answers that do not come;
 //! - [`company`]: leases, and other processes in between;
 //! - [`evidence`]: what the gate refuses;
+//! - [`leases`]: kept while a command works, lost to a claim, and clocks that are wrong;
 //! - [`recover`]: what killed processes left, and who may look after it;
 //! - [`runs`]: a job, and the same line again;
 //! - [`after_job`]: jobs that publish, abandon or write to main by themselves;
@@ -18,6 +19,7 @@ mod company;
 mod effects;
 mod evidence;
 mod facts;
+mod leases;
 mod recover;
 mod runs;
 mod states;
