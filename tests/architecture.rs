@@ -39,7 +39,17 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     (
         "testing",
         &[
-            "catalog", "clock", "contract", "coordinator", "data", "digest", "ids", "journal", "observed", "publish", "report",
+            "catalog",
+            "clock",
+            "contract",
+            "coordinator",
+            "data",
+            "digest",
+            "ids",
+            "journal",
+            "observed",
+            "publish",
+            "report",
         ],
     ),
 ];

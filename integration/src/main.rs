@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{chaos, mutants, proxy, up};
+use commands::{chaos, mutants, proxy, simulate, up};
 
 /// Real services for calve, and what is done with them.
 #[derive(Debug, Parser)]
@@ -22,6 +22,7 @@ enum Command {
     Up(up::UpArgs),
     Mutants(mutants::MutantsArgs),
     Proxy(proxy::ProxyArgs),
+    Simulate(simulate::SimulateArgs),
 }
 
 fn main() -> ExitCode {
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Up(args) => up::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Proxy(args) => proxy::run(args),
+        Command::Simulate(args) => simulate::run(&args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("integration: {error}");

@@ -100,6 +100,14 @@ impl Coordinator {
         self
     }
 
+    /// The same as a process of which the system tells nothing: its leases last until they expire.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn without_process(mut self) -> Self {
+        self.process = None;
+        self
+    }
+
     /// The same with a hook that is called at each step around a commit, so that a test can end the process there.
     #[cfg(feature = "testing")]
     #[must_use]

@@ -3,4 +3,5 @@
 pub mod chaos;
 pub mod mutants;
 pub mod proxy;
+pub mod simulate;
 pub mod up;

@@ -69,8 +69,7 @@ impl History {
     /// Takes in a new state, and says in words what is new in it.
     pub fn add(&mut self, metadata: Arc<TableMetadata>, by: By) -> String {
         let observed = Observed::from_metadata(&metadata);
-        let mut fresh: Vec<_> =
-            observed.snapshots.iter().filter(|(id, _)| !self.parents.contains_key(id)).collect();
+        let mut fresh: Vec<_> = observed.snapshots.iter().filter(|(id, _)| !self.parents.contains_key(id)).collect();
         fresh.sort_by_key(|(id, snapshot)| (snapshot.sequence_number, snapshot.timestamp_ms, **id));
         for (id, snapshot) in fresh {
             let role = snapshot.role();
@@ -105,7 +104,8 @@ impl History {
     /// What stands above the marker on a branch is the publication's own.
     fn take_own(&mut self, id: PublicationId, head: SnapshotId) {
         let line: Vec<_> = self.ancestry(head).collect();
-        let is_marker = |snapshot: &SnapshotId| matches!(self.roles.get(snapshot), Some(Role::Marker(of, _)) if *of == id);
+        let is_marker =
+            |snapshot: &SnapshotId| matches!(self.roles.get(snapshot), Some(Role::Marker(of, _)) if *of == id);
         if let Some(above) = line.iter().position(is_marker) {
             self.own.entry(id).or_default().extend(line.into_iter().take(above));
         }

@@ -75,7 +75,8 @@ impl Oracle {
         if let (By::Calve(commit), Some(_)) = (&by, before) {
             broken.extend(only_its_own(history, now, commit));
             broken.extend(main_moved(history, now, commit));
-            let appeared = |id: &&PublicationId| history.visible(now, id) && !history.visible(now.saturating_sub(1), id);
+            let appeared =
+                |id: &&PublicationId| history.visible(now, id) && !history.visible(now.saturating_sub(1), id);
             let shown: Vec<PublicationId> = history.publications().filter(appeared).cloned().collect();
             for id in shown {
                 let times = self.shown.entry((table, id.clone())).or_default();
@@ -189,7 +190,8 @@ impl Oracle {
             let expected = rows.line.contains(snapshot);
             if rows.main.contains(row) != expected {
                 let label = history.label(*snapshot);
-                broken.push(format!("row {row} of another writer ({label}): in main {}, expected {expected}", !expected));
+                broken
+                    .push(format!("row {row} of another writer ({label}): in main {}, expected {expected}", !expected));
             }
         }
         for what in broken {
@@ -218,7 +220,8 @@ pub(super) fn twice(sorted: &[i64]) -> Option<i64> {
 
 /// I11: a commit of calve's changes its publications' refs and no other, and carries main's retention over.
 fn only_its_own(history: &History, now: usize, commit: &Commit) -> Vec<(&'static str, String)> {
-    let (Some(before), Some(after)) = (now.checked_sub(1).and_then(|at| history.versions.get(at)), history.versions.get(now))
+    let (Some(before), Some(after)) =
+        (now.checked_sub(1).and_then(|at| history.versions.get(at)), history.versions.get(now))
     else {
         return Vec::new();
     };
@@ -228,7 +231,8 @@ fn only_its_own(history: &History, now: usize, commit: &Commit) -> Vec<(&'static
     let names: BTreeSet<_> = before.observed.refs.keys().chain(after.observed.refs.keys()).collect();
     for name in names {
         let (old, new) = (before.observed.reference(name), after.observed.reference(name));
-        let its_own = PublicationId::of_ref(name).is_some_and(|id| own.contains(&id)) || (publishes && *name == RefName::main());
+        let its_own =
+            PublicationId::of_ref(name).is_some_and(|id| own.contains(&id)) || (publishes && *name == RefName::main());
         if old != new && !its_own {
             broken.push(("I11", format!("{} changed {name}", verb(commit))));
         }
@@ -251,7 +255,8 @@ fn only_its_own(history: &History, now: usize, commit: &Commit) -> Vec<(&'static
 
 /// I1 and I7: main moves only to a seal, under the schema and spec that it was sealed under, and onto what it was.
 fn main_moved(history: &History, now: usize, commit: &Commit) -> Vec<(&'static str, String)> {
-    let (Some(before), Some(after)) = (now.checked_sub(1).and_then(|at| history.versions.get(at)), history.versions.get(now))
+    let (Some(before), Some(after)) =
+        (now.checked_sub(1).and_then(|at| history.versions.get(at)), history.versions.get(now))
     else {
         return Vec::new();
     };
@@ -271,7 +276,10 @@ fn main_moved(history: &History, now: usize, commit: &Commit) -> Vec<(&'static s
     let schema = after.observed.snapshots.get(&main).and_then(|seal| seal.schema_id);
     if schema.is_some_and(|schema| schema != after.observed.current_schema_id) {
         let current = after.observed.current_schema_id;
-        broken.push(("I1", format!("{} was sealed under schema {schema:?}, and {current} is current", history.label(main))));
+        broken.push((
+            "I1",
+            format!("{} was sealed under schema {schema:?}, and {current} is current", history.label(main)),
+        ));
     }
     broken
 }

@@ -85,9 +85,10 @@ impl Others {
             }
             Other::FastForward => {
                 let main = observed.main();
-                let heads = observed.refs.iter().filter(|(name, found)| {
-                    found.kind.is_branch() && PublicationId::of_ref(name).is_some()
-                });
+                let heads = observed
+                    .refs
+                    .iter()
+                    .filter(|(name, found)| found.kind.is_branch() && PublicationId::of_ref(name).is_some());
                 let heads: Vec<_> = heads.map(|(_, found)| found.snapshot).collect();
                 let head = dice.pick(&heads)?;
                 // To the head, or to something below it.

@@ -1,6 +1,6 @@
 //! The ports of a simulated process: each call waits for its turn, and may go wrong.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
@@ -21,7 +21,7 @@ use crate::coordinator::{Step, StepHook};
 use crate::digest::Digest;
 use crate::ids::{CatalogIdentity, PublicationId, TableName, TableUuid};
 use crate::journal::memory::{FailPut, MemoryJournal};
-use crate::journal::record::{Record, Verb};
+use crate::journal::record::{Event, Record, Verb};
 use crate::journal::{Journal, JournalError, LogKey, Put, PutIfAbsent};
 use crate::publish::commits::moves_main_to;
 
@@ -29,7 +29,8 @@ use crate::publish::commits::moves_main_to;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub plan: Plan,
-    pub dice: Dice,
+    /// What goes wrong for each operator, by number: what is left out of one's work does not change another's.
+    pub dice: Vec<Dice>,
     pub trace: Trace,
     pub oracle: Oracle,
     /// Nothing goes wrong any more.
@@ -39,7 +40,7 @@ pub(super) struct Shared {
     /// Troubles so far, those left out included.
     pub troubles: u32,
     /// How often each kind of thing happened.
-    pub counts: std::collections::BTreeMap<String, u32>,
+    pub counts: BTreeMap<String, u32>,
 }
 
 impl Shared {
@@ -54,15 +55,19 @@ impl Shared {
         !self.cut.contains(&number)
     }
 
+    fn percent(&mut self, operator: usize, chance: usize) -> bool {
+        self.dice.get_mut(operator).is_some_and(|dice| dice.percent(chance))
+    }
+
     /// Does this call go wrong?
-    fn goes_wrong(&mut self, of_hundred: usize) -> bool {
-        let wrong = self.dice.percent(of_hundred);
+    fn goes_wrong(&mut self, operator: usize, of_hundred: usize) -> bool {
+        let wrong = self.percent(operator, of_hundred);
         wrong && !self.calm && self.comes()
     }
 
-    fn fate(&mut self) -> Fault {
-        let wrong = self.dice.percent(self.plan.percent * 2);
-        let fault = self.dice.pick(&self.plan.faults.clone());
+    fn fate(&mut self, operator: usize) -> Fault {
+        let wrong = self.percent(operator, self.plan.percent * 2);
+        let fault = self.dice.get_mut(operator).and_then(|dice| dice.pick(&self.plan.faults));
         match fault {
             Some(fault) if wrong && !self.calm && self.comes() => fault,
             _ => Fault::Pass,
@@ -109,9 +114,7 @@ impl Server {
     async fn decide(&self, commit: &Commit) -> Reply {
         let Some(planted) = self.planted else { return self.fake.commit(commit).await };
         let mut altered = commit.clone();
-        let about = |requirement: &TableRequirement, start: &str| {
-            matches!(requirement, TableRequirement::RefSnapshotIdMatch { r#ref, .. } if r#ref.starts_with(start))
-        };
+        let about = |requirement: &TableRequirement, start: &str| matches!(requirement, TableRequirement::RefSnapshotIdMatch { r#ref, .. } if r#ref.starts_with(start));
         match planted {
             Planted::MainIgnored => altered.requirements.retain(|requirement| !about(requirement, "main")),
             Planted::RefsIgnored => altered.requirements.retain(|requirement| {
@@ -176,20 +179,22 @@ impl Catalog for Server {
 #[derive(Debug, Clone)]
 pub(super) struct Desk {
     pub name: String,
+    /// The operator's.
+    pub number: usize,
     pub board: Board,
     pub turnstile: Arc<Turnstile>,
 }
 
 impl Desk {
     async fn turn(&self, what: &str) {
-        self.turnstile.pass(what.to_owned()).await;
+        self.turnstile.pass().await;
         self.board.lock().trace.plain(&self.name, what);
     }
 
     /// After its turn: does this call go wrong?
     fn goes_wrong(&self, what: &str, of_hundred: usize) -> bool {
         let mut shared = self.board.lock();
-        if !shared.goes_wrong(of_hundred) {
+        if !shared.goes_wrong(self.number, of_hundred) {
             return false;
         }
         shared.trace.add(&self.name, format!("{what} fails"));
@@ -242,13 +247,13 @@ impl Catalog for Gated {
         self.desk.turn(&format!("sends {}", verb(commit))).await;
         let (fault, bodiless) = {
             let mut shared = self.desk.board.lock();
-            let fault = shared.fate();
+            let fault = shared.fate(self.desk.number);
             let words = fault_words(&fault);
             shared.trace.add(&self.desk.name, format!("sends {}{words}", verb(commit)));
             if fault != Fault::Pass {
                 shared.count(format!("fault:{words}"));
             }
-            (fault, shared.dice.percent(20))
+            (fault, shared.percent(self.desk.number, 20))
         };
         self.faults.push(fault);
         match self.faults.commit(commit).await {
@@ -286,7 +291,7 @@ impl GatedJournal {
         self.desk.turn(what).await;
         let percent = self.desk.percent(3);
         if self.desk.goes_wrong(what, percent) {
-            let after = self.desk.board.lock().dice.percent(50);
+            let after = self.desk.board.lock().percent(self.desk.number, 50);
             self.inner.fail_next_puts(1, if after { FailPut::AfterApplying } else { FailPut::Before });
         }
     }
@@ -316,9 +321,7 @@ impl Journal for GatedJournal {
     }
 
     async fn put(&self, log: &LogKey, record: &Record) -> Result<Put, JournalError> {
-        let event = format!("{:?}", record.event);
-        let kind = event.split([' ', '{']).next().unwrap_or_default();
-        self.put_goes(&format!("putting {kind}")).await;
+        self.put_goes(kind(&record.event)).await;
         self.inner.put(log, record).await
     }
 
@@ -349,6 +352,18 @@ impl Journal for GatedJournal {
 
     async fn prove_put_if_absent(&self, clock: &dyn Clock) -> Result<PutIfAbsent, JournalError> {
         self.inner.prove_put_if_absent(clock).await
+    }
+}
+
+fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::Intended { .. } => "putting an intent",
+        Event::Replied { .. } => "putting a reply",
+        Event::Decided { .. } => "putting a verdict",
+        Event::CheckFailed { .. } => "putting a failed check",
+        Event::LeaseTaken { .. } => "taking the lease",
+        Event::LeaseReleased { .. } => "giving the lease back",
+        Event::Unrecognised => "putting what is not known",
     }
 }
 

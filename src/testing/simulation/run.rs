@@ -189,7 +189,7 @@ impl Simulation {
         let operator = &mut self.operators[number];
         let task = &operator.tasks[operator.next];
         let numbers = i64::try_from(number * 1_000 + operator.next * 100).unwrap_or(0);
-        let process = self.world.process(operator.name, operator.table, operator.elsewhere, task, numbers);
+        let process = self.world.process(number, operator.name, (operator.table, operator.elsewhere), task, numbers);
         let elsewhere = if operator.elsewhere { ", with another journal" } else { "" };
         let what = format!("starts: {} {}{elsewhere}", task.verb.word(), task.id);
         self.world.board.lock().trace.add(operator.name, what);
@@ -200,7 +200,7 @@ impl Simulation {
         let operator = &mut self.operators[number];
         let Some(running) = &mut operator.running else { return };
         let ending = match running.process.turn().await {
-            Stop::At(_) => return,
+            Stop::Waiting => return,
             Stop::Ended(ending) => ending,
         };
         let (table, since, name) = (operator.table, running.since, operator.name);
@@ -501,4 +501,3 @@ fn is_final(state: &State) -> bool {
         | State::Gone => false,
     }
 }
-

@@ -14,6 +14,9 @@ fn cut(seed: u64, planted: Option<Planted>, cut: &Cut) -> Simulated {
     runtime.block_on(run(seed, planted, cut))
 }
 
+/// How many shorter runs are tried.
+const TRIES: u32 = 40;
+
 /// The violation, how to see it again, and the trace of the shortest run that shows it; `None` where there is none.
 pub fn report(seed: u64, planted: Option<Planted>) -> Option<String> {
     let first = simulate(seed, planted);
@@ -21,24 +24,28 @@ pub fn report(seed: u64, planted: Option<Planted>) -> Option<String> {
     let mut best = Cut::default();
     let mut shortest = first;
     // One thing after the other is left out for as long as the same rule is still broken.
-    let mut tries: Vec<Cut> = Vec::new();
+    let most = shortest.troubles;
+    let mut tries = vec![Cut { troubles: (0..most).collect(), ..Cut::default() }];
     for (operator, tasks) in shortest.tasks.iter().enumerate().rev() {
         let all = (0..*tasks).map(|place| (operator, place)).collect();
         tries.push(Cut { tasks: all, ..Cut::default() });
     }
+    tries.extend(
+        [0, most / 2].map(|from| Cut { troubles: (from..from + most.div_ceil(2)).collect(), ..Cut::default() }),
+    );
     for (operator, tasks) in shortest.tasks.iter().enumerate() {
         tries.extend((0..*tasks).rev().map(|place| Cut { tasks: [(operator, place)].into(), ..Cut::default() }));
     }
-    let most = shortest.troubles;
-    tries.push(Cut { troubles: (0..most).collect(), ..Cut::default() });
     tries.extend((0..most).rev().map(|number| Cut { troubles: [number].into(), ..Cut::default() }));
+    let mut left = TRIES;
     for more in tries {
         let mut tried = best.clone();
         tried.tasks.extend(more.tasks);
         tried.troubles.extend(more.troubles);
-        if tried == best {
+        if tried == best || left == 0 {
             continue;
         }
+        left -= 1;
         let again = cut(seed, planted, &tried);
         let same = again.violation.as_ref().is_some_and(|found| found.rule == violation.rule);
         if same && again.trace.len() <= shortest.trace.len() {

@@ -45,9 +45,7 @@ impl Ending {
     pub fn of<R: Into<Ending>>(result: Result<R, Error>) -> Self {
         match result {
             Ok(report) => report.into(),
-            Err(error) => {
-                Self { code: error.exit_code(), words: format!("error: {error}"), told: None, state: None }
-            }
+            Err(error) => Self { code: error.exit_code(), words: format!("error: {error}"), told: None, state: None },
         }
     }
 }
@@ -57,7 +55,9 @@ fn of_state(state: &State) -> Word {
         State::Published { visibility, .. } => Word::Published(*visibility),
         State::Bypassed { .. } | State::VisibleAfterFence { .. } | State::ReceiptRemoved { .. } => Word::Visible,
         State::Closed => Word::Closed,
-        State::Sealed { .. } | State::Moved { .. } | State::Open { .. } | State::SubjectMoved { .. } => Word::NotVisible,
+        State::Sealed { .. } | State::Moved { .. } | State::Open { .. } | State::SubjectMoved { .. } => {
+            Word::NotVisible
+        }
         State::Foreign { .. } => Word::NotVisible,
         State::Unknown => Word::Unknown,
         State::Lost { .. } => Word::Open,

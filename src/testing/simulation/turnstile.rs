@@ -13,8 +13,8 @@ enum Turn {
     /// It works, or has not started.
     #[default]
     Working,
-    /// It wants to make this call.
-    Waiting(String),
+    /// It wants to make a call.
+    Waiting,
     /// It may make it.
     Granted,
 }
@@ -28,9 +28,9 @@ impl Turnstile {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Waits for the turn to do `what`.
-    pub async fn pass(&self, what: String) {
-        *self.lock() = Turn::Waiting(what);
+    /// Waits for the turn to make a call.
+    pub async fn pass(&self) {
+        *self.lock() = Turn::Waiting;
         std::future::poll_fn(|_| {
             let mut turn = self.lock();
             match *turn {
@@ -38,17 +38,14 @@ impl Turnstile {
                     *turn = Turn::Working;
                     Poll::Ready(())
                 }
-                Turn::Working | Turn::Waiting(_) => Poll::Pending,
+                Turn::Working | Turn::Waiting => Poll::Pending,
             }
         })
         .await;
     }
 
-    fn waiting(&self) -> Option<String> {
-        match &*self.lock() {
-            Turn::Waiting(what) => Some(what.clone()),
-            Turn::Working | Turn::Granted => None,
-        }
+    fn is_waiting(&self) -> bool {
+        matches!(*self.lock(), Turn::Waiting)
     }
 }
 
@@ -68,7 +65,7 @@ impl<T> fmt::Debug for Process<T> {
 #[derive(Debug)]
 pub(super) enum Stop<T> {
     /// It wants to make another call.
-    At(String),
+    Waiting,
     /// It has ended.
     Ended(T),
 }
@@ -85,7 +82,8 @@ impl<T> Process<T> {
         std::future::poll_fn(|context| match self.work.as_mut().poll(context) {
             Poll::Ready(ended) => Poll::Ready(Stop::Ended(ended)),
             // Pending without a wish means that it waits for its own threads, which wake it.
-            Poll::Pending => self.turnstile.waiting().map_or(Poll::Pending, |what| Poll::Ready(Stop::At(what))),
+            Poll::Pending if self.turnstile.is_waiting() => Poll::Ready(Stop::Waiting),
+            Poll::Pending => Poll::Pending,
         })
         .await
     }
@@ -100,13 +98,13 @@ mod tests {
         let turnstile = Arc::new(Turnstile::default());
         let port = turnstile.clone();
         let mut process = Process::new(turnstile, async move {
-            port.pass("first".to_owned()).await;
+            port.pass().await;
             let found = tokio::task::spawn_blocking(|| 7).await.unwrap();
-            port.pass("second".to_owned()).await;
+            port.pass().await;
             found
         });
-        assert!(matches!(process.turn().await, Stop::At(what) if what == "first"));
-        assert!(matches!(process.turn().await, Stop::At(what) if what == "second"));
+        assert!(matches!(process.turn().await, Stop::Waiting));
+        assert!(matches!(process.turn().await, Stop::Waiting));
         assert!(matches!(process.turn().await, Stop::Ended(7)));
     }
 }

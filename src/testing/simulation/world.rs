@@ -69,7 +69,7 @@ impl World {
         let journals = [Arc::new(MemoryJournal::new()), Arc::new(MemoryJournal::named("elsewhere"))];
         let shared = Shared {
             plan: plan.clone(),
-            dice: Dice::new(seed, 2),
+            dice: (100..).take(plan.operators.len()).map(|stream| Dice::new(seed, stream)).collect(),
             trace: Trace::default(),
             oracle: Oracle::default(),
             calm: false,
@@ -106,9 +106,16 @@ impl World {
     }
 
     /// A process that runs one command, and has not started.
-    pub fn process(&self, name: &str, table: usize, elsewhere: bool, task: &Task, numbers: i64) -> Process<Ending> {
+    pub fn process(
+        &self,
+        number: usize,
+        name: &str,
+        (table, elsewhere): (usize, bool),
+        task: &Task,
+        numbers: i64,
+    ) -> Process<Ending> {
         let turnstile = Arc::new(Turnstile::default());
-        let desk = Desk { name: name.to_owned(), board: self.board.clone(), turnstile: turnstile.clone() };
+        let desk = Desk { name: name.to_owned(), number, board: self.board.clone(), turnstile: turnstile.clone() };
         let maker = Maker {
             catalog: Arc::new(Gated { desk: desk.clone(), faults: self.faults.clone() }),
             journal: Arc::new(GatedJournal {
@@ -116,7 +123,7 @@ impl World {
                 inner: self.journals[usize::from(elsewhere)].clone(),
             }),
             clock: self.clock.clone(),
-            desk: Some(desk),
+            desk,
         };
         let bed = self.beds[table].clone();
         let (id, day, verb) = (bed.id(task.id), task.day, task.verb);
@@ -155,18 +162,16 @@ struct Maker {
     catalog: Arc<Gated>,
     journal: Arc<dyn Journal>,
     clock: Arc<ManualClock>,
-    desk: Option<Desk>,
+    desk: Desk,
 }
 
 impl Maker {
     /// Everyone works for one owner: who else's the candidates were is looked at elsewhere.
     fn make(&self) -> Coordinator {
         let owner = Owner("ann".to_owned());
-        let made = Coordinator::new(self.catalog.clone(), self.journal.clone(), self.clock.clone(), owner);
-        match &self.desk {
-            Some(desk) => made.with_steps(Arc::new(desk.clone())),
-            None => made,
-        }
+        let made =
+            Coordinator::new(self.catalog.clone(), self.journal.clone(), self.clock.clone(), owner).without_process();
+        made.with_steps(Arc::new(self.desk.clone()))
     }
 }
 
@@ -221,8 +226,7 @@ async fn run_verb(maker: Maker, bed: Arc<Bed>, id: PublicationId, day: i32, verb
             Ending::of(calve.stage(&request, &NoProgress).await)
         }
         Verb::Validate => {
-            let request =
-                ValidateRequest { table, id, contract: contract(), sources_root: ".".into(), dry_run: false };
+            let request = ValidateRequest { table, id, contract: contract(), sources_root: ".".into(), dry_run: false };
             Ending::of(calve.validate(&request, Arc::new(NoProgress)).await)
         }
         Verb::Publish => Ending::of(calve.publish(&table, &id, &contract()).await),
