@@ -97,7 +97,8 @@ pub enum Command {
                             a change becomes visible at most once.")]
     Publish(Publish),
     /// What happened to a publication, or to all of a table, with the proof
-    #[command(after_help = "Examples:\n  calve reconcile shop.orders first\n  calve reconcile shop.orders")]
+    #[command(after_help = "Examples:\n  calve reconcile shop.orders first\n  calve reconcile shop.orders\n  \
+                      calve reconcile shop.orders first --deep --depth 1000")]
     Reconcile(Reconcile),
     /// After crashes: look at what killed processes left, record what became of it, and say what waits for whom
     #[command(after_help = RECOVER_HELP)]
@@ -343,6 +344,15 @@ pub struct Reconcile {
     /// The publication [default: all of the table; then the exit code is 21 or 20 where any has it, else 0]
     #[arg(value_parser = PublicationId::parse_any)]
     pub id: Option<PublicationId>,
+    /// Read older metadata of the table too, whatever the current one shows and however large it is
+    ///
+    /// Without it that is done only where nothing else can tell: the branch was used up or is gone, and neither receipt nor
+    /// fence is left.
+    #[arg(long)]
+    pub deep: bool,
+    /// How many older metadata files may be read; 0 for none
+    #[arg(long, value_name = "FILES", default_value_t = crate::coordinator::DEFAULT_FILES)]
+    pub depth: usize,
 }
 
 /// `recover`.

@@ -25,7 +25,7 @@ impl Coordinator {
             Opened::Here(session) => *session,
             Opened::Lost(finding) => return Err(refuse(&finding, table)),
         };
-        let before = session.finding(self).await?;
+        let before = session.finding_in_full(self).await?;
         let mut warnings = Vec::new();
         if before.state == State::Closed {
             let reason = session.intent.closings.last().map_or_else(String::new, |closing| closing.reason.clone());
@@ -77,7 +77,7 @@ impl Coordinator {
         warnings: &mut Vec<String>,
     ) -> Result<Finding, Error> {
         for _ in 0..TRIES {
-            let before = session.finding(self).await?;
+            let before = session.finding_in_full(self).await?;
             let commit = match fence_form(&before.state) {
                 Some(FenceForm::Branch(head)) => self.fence_branch(session, head).await?,
                 Some(FenceForm::Absent) => self.fence_gone(session).await?,

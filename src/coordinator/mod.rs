@@ -12,6 +12,7 @@ mod error;
 mod evidence;
 mod facts;
 mod log;
+mod look_back;
 mod places;
 mod probe;
 mod publish;
@@ -30,6 +31,7 @@ use uuid::Uuid;
 
 use crate::catalog::Catalog;
 use crate::clock::Clock;
+use crate::data::{NoProgress, Progress};
 use crate::ids::{Owner, PublicationId, SnapshotId, TableName};
 use crate::journal::Journal;
 use crate::journal::process::Process;
@@ -39,6 +41,7 @@ pub use create::CreateRequest;
 pub use doctor::{DoctorRequest, JournalKind};
 pub use effect::Step;
 pub use error::Error;
+pub use look_back::{DEFAULT_FILES, Reach};
 pub use recover::RecoverRequest;
 pub use run::{Job, RunRequest};
 pub use stage::{StageMode, StageRequest};
@@ -59,6 +62,10 @@ pub struct Coordinator {
     inherited: Option<Uuid>,
     /// How much memory checks may use, in bytes.
     memory_limit: u64,
+    /// How far tables are followed back through their older metadata.
+    reach: Reach,
+    /// Told while older metadata is read.
+    progress: Arc<dyn Progress>,
     /// Called at each step around a commit.
     #[cfg(feature = "testing")]
     steps: Option<Arc<dyn effect::StepHook>>,
@@ -80,6 +87,8 @@ impl Coordinator {
             process: Process::current(),
             inherited: None,
             memory_limit: DEFAULT_MEMORY,
+            reach: Reach::default(),
+            progress: Arc::new(NoProgress),
             #[cfg(feature = "testing")]
             steps: None,
         }
@@ -89,6 +98,14 @@ impl Coordinator {
     #[must_use]
     pub fn with_memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = bytes;
+        self
+    }
+
+    /// The same that follows tables back further, or less far, through their older metadata, and tells how it goes on.
+    #[must_use]
+    pub fn with_reach(mut self, reach: Reach, progress: Arc<dyn Progress>) -> Self {
+        self.reach = reach;
+        self.progress = progress;
         self
     }
 

@@ -74,7 +74,7 @@ impl Coordinator {
         requests: &mut u32,
         warnings: &mut Vec<String>,
     ) -> Result<After, Error> {
-        let finding = session.finding(self).await?;
+        let finding = session.finding_in_full(self).await?;
         if matches!(finding.state, State::Bypassed { .. }) {
             let (finding, _) = self.settle(session, finding, warnings).await;
             let outcome = PublishOutcome::from_finding(&finding, Via::Bypassed, Vec::new());

@@ -10,8 +10,10 @@ use super::{Coordinator, Error, next};
 use crate::ids::{PublicationId, SnapshotId, TableName};
 use crate::journal::record::Verb;
 use crate::observed::Role;
+use crate::publish::advice::advise;
 use crate::publish::commits;
 use crate::publish::own::marker_below;
+use crate::publish::past::Past;
 use crate::publish::reconcile::{Absence, Finding, Moved, Sent as Requests, State, base_of};
 use crate::report::{ReconcileAllReport, ReconcileReport};
 
@@ -63,7 +65,7 @@ impl Coordinator {
     /// The same over a session that was read just now.
     pub(super) async fn reconcile_session(&self, session: &mut Session) -> Result<ReconcileReport, Error> {
         let mut warnings = Vec::new();
-        let mut finding = session.finding(self).await?;
+        let mut finding = session.finding_in_full(self).await?;
         let mut settled = false;
         if matches!(finding.state, State::Bypassed { .. }) {
             (finding, settled) = self.settle(session, finding, &mut warnings).await;
@@ -72,7 +74,8 @@ impl Coordinator {
         if journal && !session.intent.newer {
             self.note_decision(session, None, &finding, &mut warnings).await;
         }
-        Ok(report(session.name(), finding, settled, journal, warnings))
+        let looked_back = session.past.as_ref().map(Past::looked_back);
+        Ok(ReconcileReport { looked_back, ..report(session.name(), finding, settled, journal, warnings) })
     }
 
     /// Leaves a receipt for a change that an engine made visible. Returns the finding of the bypass itself, since that
@@ -183,5 +186,9 @@ pub(super) fn lost(table: &TableName, finding: Finding) -> ReconcileReport {
 fn report(table: &TableName, finding: Finding, settled: bool, journal: bool, warnings: Vec<String>) -> ReconcileReport {
     let next = next_commands(table, &finding);
     let row = finding.state.row();
-    ReconcileReport { table: table.clone(), finding, row, settled, journal, next, warnings }
+    let advice = advise(table, &finding);
+    ReconcileReport { table: table.clone(), finding, row, settled, journal, looked_back: None, advice, next, warnings }
 }
+
+#[cfg(test)]
+mod tests;

@@ -207,7 +207,7 @@ impl Coordinator {
         memory: Memory,
     ) -> Result<Option<RecoverItem>, Error> {
         let Memory { log, intent } = memory;
-        let mut session = Session { table: table.clone(), observed: table.observe(), log, intent };
+        let mut session = Session { table: table.clone(), observed: table.observe(), log, intent, past: None };
         if is_settled_and_recorded(&session.intent, &session.finding_without_files()) {
             return Ok(None);
         }

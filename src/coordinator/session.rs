@@ -8,7 +8,8 @@ use crate::journal::{Journal, LogKey};
 use crate::observed::{Observed, Role, summary};
 use crate::publish::intent::Intent;
 use crate::publish::own::marker_below;
-use crate::publish::reconcile::{Absence, FilesLive, Finding, State, TableView, reconcile};
+use crate::publish::past::Past;
+use crate::publish::reconcile::{Absence, FilesLive, Finding, State, TableView, reconcile, reconcile_with};
 use crate::publish::state::files_may_tell;
 
 /// A publication whose table could be loaded.
@@ -18,6 +19,8 @@ pub(super) struct Session {
     pub observed: Observed,
     pub log: Log,
     pub intent: Intent,
+    /// What older metadata showed, where it was read.
+    pub past: Option<Past>,
 }
 
 /// A publication with whatever could be read of its table.
@@ -48,7 +51,7 @@ impl Session {
             LogKey { catalog: coordinator.catalog.identity().clone(), table: observed.uuid, publication: id.clone() };
         let log = Log::open(coordinator.journal.clone(), key).await?;
         let intent = fold(&log)?;
-        Ok(Self { table, observed, log, intent })
+        Ok(Self { table, observed, log, intent, past: None })
     }
 
     /// Opens a publication even where its table is gone.
@@ -116,7 +119,12 @@ impl Session {
     }
 
     pub fn finding_without_files(&self) -> Finding {
-        reconcile(&self.intent, &TableView::Present(Box::new(self.observed.clone())), FilesLive::NotKnown)
+        self.judge(FilesLive::NotKnown, self.past.as_ref())
+    }
+
+    /// What happened, by the table as read, and by older states of it.
+    pub fn judge(&self, files: FilesLive, past: Option<&Past>) -> Finding {
+        reconcile_with(&self.intent, &TableView::Present(Box::new(self.observed.clone())), files, past)
     }
 
     /// What happened, as the table tells it. Looks for the candidate's files in main where nothing else has settled it.
@@ -131,7 +139,7 @@ impl Session {
             return Ok(first);
         }
         let files = super::facts::files_live(self).await?;
-        Ok(reconcile(&self.intent, &TableView::Present(Box::new(self.observed.clone())), files))
+        Ok(self.judge(files, self.past.as_ref()))
     }
 
     /// Refuses to act on a candidate whose memory is elsewhere: in another journal, or in this one under another identity

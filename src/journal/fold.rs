@@ -6,7 +6,7 @@
 use super::record::{Event, FORMAT, Record};
 use crate::ids::{PublicationId, TableUuid};
 use crate::publish::attempt::Attempt;
-use crate::publish::intent::{Intent, Verdict};
+use crate::publish::intent::{Intent, Saw, SawWhat, Verdict};
 
 /// Why a record does not follow from those before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,10 +76,21 @@ impl Intent {
                 }
                 known.reply = Some(reply.clone());
             }
-            Event::Decided { row, sequence_number, .. } => {
+            Event::Decided { row, state, sequence_number, main, .. } => {
                 remember(&mut self, *sequence_number);
                 let attempt = self.attempts.last().map_or(0, |attempt| attempt.number);
                 self.verdict = Some(Verdict { row: *row, attempt });
+                let what = match (*row, state.as_str()) {
+                    (2, _) | (3, "receipt-removed") => Some(SawWhat::Published),
+                    (5, _) => Some(SawWhat::Closed),
+                    _ => None,
+                };
+                let at_ms = record.at.timestamp_millis();
+                let seen =
+                    |what| Saw { what, record: record.number, at_ms, sequence_number: *sequence_number, main: *main };
+                // Visible once is visible for ever: a fence that was seen later does not undo it.
+                let kept = self.saw.filter(|saw| saw.what == SawWhat::Published && what == Some(SawWhat::Closed));
+                self.saw = kept.or(what.map(seen)).or(self.saw);
             }
             Event::CheckFailed { .. } | Event::LeaseTaken { .. } | Event::LeaseReleased { .. } => {}
             Event::Unrecognised => self.newer = true,

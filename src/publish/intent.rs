@@ -25,6 +25,8 @@ pub struct Intent {
     pub remembered_sequence_number: i64,
     /// The last verdict that was recorded.
     pub verdict: Option<Verdict>,
+    /// The newest reading of the table that showed it published or closed.
+    pub saw: Option<Saw>,
     /// How many records there are.
     pub records: u32,
     /// Is anything in the log of a format or kind this calve does not write?
@@ -40,6 +42,30 @@ pub struct Verdict {
     pub attempt: u32,
 }
 
+/// A reading of the table that showed a publication at its end, as recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Saw {
+    /// What the table showed.
+    pub what: SawWhat,
+    /// The number of the record.
+    pub record: u32,
+    /// When it was recorded, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The table's last sequence number as read.
+    pub sequence_number: i64,
+    /// `main` as read.
+    pub main: Option<SnapshotId>,
+}
+
+/// What a recorded reading showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SawWhat {
+    /// It was published: by its receipt, or by main's history after the receipt was removed.
+    Published,
+    /// It was closed, and not visible.
+    Closed,
+}
+
 impl Intent {
     /// Nothing known.
     pub fn empty(publication: PublicationId, table: Option<TableUuid>) -> Self {
@@ -53,6 +79,7 @@ impl Intent {
             files: Vec::new(),
             remembered_sequence_number: 0,
             verdict: None,
+            saw: None,
             records: 0,
             newer: false,
         }

@@ -58,13 +58,15 @@ pub(super) fn is_marker(
 }
 
 /// The candidate's snapshots after `B`: those that say so, those between the branch's head or a seal and `B`, and those
-/// the journal knows. The marker itself is none: a main at `B` shows nothing new.
+/// the journal knows. The marker itself is none: a main at `B` shows nothing new. `earlier` are heads that older states of the
+/// table show.
 pub(super) fn own_snapshots(
     intent: &Intent,
     observed: &Observed,
     incarnation: Option<Incarnation>,
     branch: Option<SnapshotId>,
     branch_marker: Option<SnapshotId>,
+    earlier: &[SnapshotId],
 ) -> BTreeSet<SnapshotId> {
     let id = &intent.publication;
     let is_own = |snapshot: SnapshotId| match observed.role(snapshot) {
@@ -81,6 +83,7 @@ pub(super) fn own_snapshots(
     let fenced = at(id.closed_ref()).filter(|closed| tombstone != Some(*closed));
     let consumed = [at(id.published_ref()), fenced].into_iter().flatten();
     let heads = own.iter().copied().chain(branch.filter(|_| branch_marker.is_some())).chain(consumed);
+    let heads = heads.chain(earlier.iter().copied());
     let heads: Vec<_> = heads.collect();
     for head in heads {
         let path: Vec<_> = observed.ancestry(head).take_while(|s| !is_marker(*s)).collect();

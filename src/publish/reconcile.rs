@@ -5,9 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use super::attempt::ReplyRecord;
-use super::intent::Intent;
-use crate::ids::{Incarnation, SnapshotId, TableUuid};
+use super::attempt::{ReplyRecord, Verb};
+use super::intent::{Intent, SawWhat};
+use super::past::Past;
+use super::proof;
+use crate::ids::{Incarnation, SnapshotId};
 use crate::observed::{Observed, ObservedRef, ObservedSnapshot, Role};
 
 pub use super::own::base_of;
@@ -18,63 +20,58 @@ pub use super::state::{AbandonSent, Absence, FilesLive, Finding, Moved, Sent, St
 /// How often an identical PUBLISH is sent where the catalog names conflicts that the table does not show.
 pub const CONFLICTED_TRIES: usize = 3;
 
-const FILES_LIVE: &str = "files that this candidate added are live in main";
-
 /// Decides what happened: the first row that fits.
 pub fn reconcile(intent: &Intent, view: &TableView, files: FilesLive) -> Finding {
-    let id = &intent.publication;
+    reconcile_with(intent, view, files, None)
+}
+
+/// The same with what older states of the table add to it. Source: `protocol.md`, "Older metadata".
+pub fn reconcile_with(intent: &Intent, view: &TableView, files: FilesLive, past: Option<&Past>) -> Finding {
+    let publication = intent.publication.clone();
     let observed = match view {
         TableView::Missing { reason, renamed, why } => {
-            let mut proof = vec![format!("the table cannot be loaded: {reason}")];
-            proof.extend(lost(intent, *why));
             let state = State::Lost { reason: reason.clone(), renamed: renamed.clone(), why: *why };
-            return Finding { publication: id.clone(), state, proof, abandon: None };
+            let proof = proof::of_lost(intent, reason, renamed.as_ref(), *why);
+            return Finding { publication, state, proof, abandon: None };
         }
         TableView::Present(observed) => observed,
     };
-    let facts = Facts::gather(intent, observed);
-    let mut proof = facts.proof();
-    let state = facts.first_row(files, &mut proof);
+    let merged = past.map(|past| past.over(observed));
+    let facts = Facts::gather(intent, merged.as_ref().unwrap_or(observed), past);
+    let state = facts.first_row(files);
+    let proof = proof::of(&facts, &state, files);
     let abandon = intent.abandon_sent().filter(|_| fence_form(&state).is_some());
-    Finding { publication: id.clone(), state, proof, abandon }
-}
-
-/// What is certain of a publication whose table is not there.
-fn lost(intent: &Intent, why: Absence) -> Vec<String> {
-    let mut certain = Vec::new();
-    if let Some(attempt) = intent.undecided() {
-        let (number, verb) = (attempt.number, attempt.verb.word());
-        certain.push(format!("attempt {number} ({verb}) was sent, and whether it was applied was never seen"));
-    }
-    match why {
-        Absence::Replaced => certain.push(
-            "it was never published in the table that is under this name now; of the earlier table nothing can be read"
-                .to_owned(),
-        ),
-        Absence::Missing | Absence::Unreachable => {}
-    }
-    certain
+    Finding { publication, state, proof, abandon }
 }
 
 /// What of the table concerns one publication.
-struct Facts<'a> {
-    intent: &'a Intent,
-    observed: &'a Observed,
-    audit: Option<&'a ObservedRef>,
-    published: Option<&'a ObservedRef>,
-    closed: Option<&'a ObservedRef>,
+pub(super) struct Facts<'a> {
+    pub intent: &'a Intent,
+    /// The table as it is; with [`Past`], also the snapshots and the past values of main that only older states have.
+    pub observed: &'a Observed,
+    pub past: Option<&'a Past>,
+    pub audit: Option<&'a ObservedRef>,
+    pub published: Option<&'a ObservedRef>,
+    pub closed: Option<&'a ObservedRef>,
     /// The BEGIN whose candidate this is.
-    incarnation: Option<Incarnation>,
+    pub incarnation: Option<Incarnation>,
     /// `B`, if it is in the audit branch's ancestry.
-    branch_marker: Option<SnapshotId>,
+    pub branch_marker: Option<SnapshotId>,
     /// The candidate's own snapshots after `B`.
-    own: BTreeSet<SnapshotId>,
+    pub own: BTreeSet<SnapshotId>,
     /// Everything main reaches or once reached.
-    history: BTreeSet<SnapshotId>,
+    pub history: BTreeSet<SnapshotId>,
+}
+
+/// A publication that only older states or the journal show.
+#[derive(Debug, Clone, Copy)]
+struct Before {
+    snapshot: Option<SnapshotId>,
+    sealed: bool,
 }
 
 impl<'a> Facts<'a> {
-    fn gather(intent: &'a Intent, observed: &'a Observed) -> Self {
+    fn gather(intent: &'a Intent, observed: &'a Observed, past: Option<&'a Past>) -> Self {
         let id = &intent.publication;
         let audit = observed.reference(&id.audit_ref());
         let branch = audit.filter(|audit| audit.kind.is_branch()).map(|audit| audit.snapshot);
@@ -90,93 +87,186 @@ impl<'a> Facts<'a> {
                 expired.filter(|parent| is_marker(intent, observed, incarnation, *parent))
             })
         });
+        let earlier: Vec<SnapshotId> = past.into_iter().flat_map(Past::heads).collect();
+        let mut history = observed.main_history();
+        // A parent that was expired has been part of main all the same.
+        let parents = |id: &SnapshotId| observed.snapshots.get(id).and_then(|snapshot| snapshot.parent);
+        let expired: Vec<SnapshotId> = history.iter().filter_map(parents).collect();
+        history.extend(expired);
         Self {
             intent,
             observed,
+            past,
             audit,
             published: observed.reference(&id.published_ref()),
             closed: observed.reference(&id.closed_ref()),
             incarnation,
             branch_marker,
-            own: own_snapshots(intent, observed, incarnation, branch, branch_marker),
-            history: observed.main_history(),
+            own: own_snapshots(intent, observed, incarnation, branch, branch_marker, &earlier),
+            history,
         }
     }
 
-    fn proof(&self) -> Vec<String> {
-        let id = &self.intent.publication;
-        let mut proof = Vec::new();
-        let mut tell = |name: String, reference: Option<&ObservedRef>| {
-            proof.push(match reference {
-                None => format!("{name} is absent"),
-                Some(found) if found.kind.is_branch() => format!("{name} is a branch at {}", found.snapshot),
-                Some(found) => format!("{name} is a tag at {}", found.snapshot),
-            });
-        };
-        tell("main".to_owned(), self.observed.reference(&crate::ids::RefName::main()));
-        tell(id.audit_ref().0, self.audit);
-        tell(id.published_ref().0, self.published);
-        tell(id.closed_ref().0, self.closed);
-        proof
-    }
-
-    fn first_row(&self, files: FilesLive, proof: &mut Vec<String>) -> State {
+    fn first_row(&self, files: FilesLive) -> State {
         let intent = self.intent;
         if let Some(known) = intent.table.filter(|known| *known != self.observed.uuid) {
-            return self.another_table(known, proof);
+            let reason = format!("another table is under that name: {} instead of {known}", self.observed.uuid);
+            return State::Lost { reason, renamed: None, why: Absence::Replaced };
         }
         if self.observed.last_sequence_number < intent.remembered_sequence_number {
             let (remembered, found) = (intent.remembered_sequence_number, self.observed.last_sequence_number);
-            proof.push(format!("the journal saw sequence number {remembered}, the table is at {found}"));
             return State::Regressed { remembered, found };
         }
         if let Some(receipt) = self.published {
-            return self.receipt(receipt.snapshot, files, proof);
+            return self.receipt(receipt.snapshot, files);
         }
-        let reached: Vec<SnapshotId> = self.own.intersection(&self.history).copied().collect();
+        let reached = self.reached();
         if !reached.is_empty() || files == FilesLive::Yes {
-            return self.visible_without_receipt(&reached, proof);
+            return self.visible_without_receipt(&reached);
         }
         if let Some(ambiguous) = self.stray_seal() {
             return ambiguous;
+        }
+        let before = self.published_before();
+        if let Some(Before { snapshot, .. }) = before.filter(|_| self.closed.is_some()) {
+            return State::VisibleAfterFence { snapshot, visibility: self.visibility_of(snapshot) };
         }
         if self.closed.is_some() {
             return State::Closed;
         }
         match self.audit {
-            Some(audit) if audit.kind.is_branch() => self.branch_at(audit.snapshot, proof),
-            Some(_) => State::Consumed,
-            None if !self.own.is_empty() || intent.has_journal() || self.any_marker() => State::Gone,
-            None => State::Unknown,
+            Some(audit) if audit.kind.is_branch() => {
+                self.stands_again(audit.snapshot, before).unwrap_or_else(|| self.branch_at(audit.snapshot))
+            }
+            audit => self.ended_before(before).unwrap_or_else(|| match audit {
+                Some(_) => State::Consumed,
+                None if !self.own.is_empty() || intent.has_journal() || self.any_marker() => State::Gone,
+                None => State::Unknown,
+            }),
         }
     }
 
-    fn another_table(&self, known: TableUuid, proof: &mut Vec<String>) -> State {
-        let reason = format!("another table is under that name: {} instead of {known}", self.observed.uuid);
-        proof.push(reason.clone());
-        State::Lost { reason, renamed: None, why: Absence::Replaced }
+    /// Where the table itself no longer tells how it ended: what older states of it or the journal show.
+    fn ended_before(&self, before: Option<Before>) -> Option<State> {
+        match before {
+            Some(_) if self.is_another_past() => Some(self.regressed()),
+            Some(Before { snapshot, sealed }) => {
+                Some(State::ReceiptRemoved { snapshot, sealed, visibility: self.visibility_of(snapshot) })
+            }
+            None => self.was_closed().then_some(State::Closed),
+        }
     }
 
-    fn receipt(&self, target: SnapshotId, files: FilesLive, proof: &mut Vec<String>) -> State {
+    /// The candidate's snapshots after `B` that main reached.
+    pub fn reached(&self) -> Vec<SnapshotId> {
+        self.own.intersection(&self.history).copied().collect()
+    }
+
+    fn receipt(&self, target: SnapshotId, files: FilesLive) -> State {
+        if let Some(sealed) = self.receipted(target) {
+            let mut visibility = self.visibility(target);
+            // An engine can put the files into main without the snapshot, as Spark's cherrypick does.
+            if visibility == Visibility::RolledBack && files == FilesLive::Yes {
+                visibility = Visibility::Superseded;
+            }
+            return State::Published { snapshot: target, sealed, visibility };
+        }
+        let receipt = self.intent.publication.published_ref();
+        let reason = format!("{receipt} names {target}, which is no seal of this publication");
+        State::Ambiguous { reason, snapshots: vec![target] }
+    }
+
+    /// Can a receipt of calve's name this snapshot, and does evidence cover it then? `None`: it cannot.
+    fn receipted(&self, target: SnapshotId) -> Option<bool> {
         let id = &self.intent.publication;
         let sealed = matches!(self.observed.role(target), Role::Seal(of, i)
             if of == *id && self.incarnation.is_none_or(|known| known == i));
         let settled = self.own.contains(&target) && self.intent.settled().any(|snapshot| snapshot == target);
         if sealed || settled {
-            let mut visibility = self.visibility(target);
-            // An engine can put the files into main without the snapshot, as Spark's cherrypick does.
-            if visibility == Visibility::RolledBack && files == FilesLive::Yes {
-                visibility = Visibility::Superseded;
-                proof.push(FILES_LIVE.to_owned());
-            }
-            return State::Published { snapshot: target, sealed: sealed || self.covered(target), visibility };
+            return Some(sealed || self.covered(target));
         }
-        let reason = format!("{} names {target}, which is no seal of this publication", id.published_ref());
-        proof.push(reason.clone());
-        State::Ambiguous { reason, snapshots: vec![target] }
+        None
     }
 
-    fn visible_without_receipt(&self, reached: &[SnapshotId], proof: &mut Vec<String>) -> State {
+    /// Was it published, as an older state of the table or the journal shows it?
+    fn published_before(&self) -> Option<Before> {
+        let receipt = self.past.and_then(Past::receipt);
+        let shown = receipt
+            .and_then(|(_, target)| self.receipted(target).map(|sealed| Before { snapshot: Some(target), sealed }));
+        shown.or_else(|| {
+            let _seen = self.intent.saw.filter(|saw| saw.what == SawWhat::Published)?;
+            if let Some(settled) = self.intent.settled().last() {
+                return Some(Before { snapshot: Some(settled), sealed: self.covered(settled) });
+            }
+            let sent = self.intent.attempts.iter().filter(|attempt| attempt.verb == Verb::Publish);
+            let seals: BTreeSet<SnapshotId> =
+                sent.filter_map(|attempt| super::commits::moves_main_to(&attempt.commit)).collect();
+            let only = seals.first().copied().filter(|_| seals.len() == 1);
+            Some(Before { snapshot: only, sealed: !seals.is_empty() })
+        })
+    }
+
+    /// Was it closed, as the table, an older state of it or the journal shows it?
+    fn was_closed(&self) -> bool {
+        self.closed.is_some()
+            || self.past.is_some_and(|past| past.fence().is_some())
+            || self.intent.saw.is_some_and(|saw| saw.what == SawWhat::Closed)
+    }
+
+    /// A branch that a publication or a fence had used up, and that is there again. A branch that calve did not make may
+    /// have been made by anyone, and is only strange where a publication had used up ours.
+    fn stands_again(&self, head: SnapshotId, before: Option<Before>) -> Option<State> {
+        let ours = self.branch_marker.is_some();
+        let audit = self.intent.publication.audit_ref();
+        let file = |past: &'a Past| match past.receipt().filter(|(_, target)| self.receipted(*target).is_some()) {
+            Some(found) => Some((self.intent.publication.published_ref(), found)),
+            None => past.fence().filter(|_| ours).map(|found| (self.intent.publication.closed_ref(), found)),
+        };
+        if let Some((name, (reading, target))) = self.past.and_then(file) {
+            let reason = format!(
+                "{} had {name} at {target}, which uses the branch up, and {audit} is a branch at {head} now",
+                reading.file
+            );
+            return Some(State::Ambiguous { reason, snapshots: vec![target, head] });
+        }
+        let journal = before.is_some() || (ours && self.was_closed());
+        journal.then(|| self.regressed())
+    }
+
+    /// Nothing that a publication leaves is here, although main's line is whole back to before it: the table was put back.
+    fn is_another_past(&self) -> bool {
+        let Some(saw) = self.intent.saw else { return false };
+        if self.past.is_some_and(|past| past.receipt().is_some()) || self.audit.is_some() || self.any_marker() {
+            return false;
+        }
+        let Some(root) = self.observed.main().and_then(|main| self.observed.ancestry(main).last()) else {
+            return false;
+        };
+        let root = self.observed.snapshots.get(&root);
+        let before = root.is_some_and(|root| root.parent.is_none() && root.sequence_number < saw.sequence_number);
+        before && !self.own.iter().any(|own| self.observed.snapshots.contains_key(own))
+    }
+
+    /// The journal saw an end that the table does not show.
+    fn regressed(&self) -> State {
+        let remembered = self.intent.saw.map_or(0, |saw| saw.sequence_number);
+        State::Regressed { remembered, found: self.observed.last_sequence_number }
+    }
+
+    fn visible_without_receipt(&self, reached: &[SnapshotId]) -> State {
+        let newest = self.newest_reached(reached);
+        let visibility = newest.map_or(Visibility::Superseded, |snapshot| self.visibility(snapshot));
+        let sealed = newest.is_some_and(|snapshot| self.covered(snapshot));
+        match self.audit {
+            _ if self.was_closed() => State::VisibleAfterFence { snapshot: newest, visibility },
+            Some(audit) if audit.kind.is_branch() => {
+                State::Bypassed { snapshot: newest, sealed, visibility, head: audit.snapshot }
+            }
+            Some(_) | None => State::ReceiptRemoved { snapshot: newest, sealed, visibility },
+        }
+    }
+
+    fn newest_reached(&self, reached: &[SnapshotId]) -> Option<SnapshotId> {
         let sequence = |snapshot: &SnapshotId| {
             let found = self.observed.snapshots.get(snapshot);
             // Depth orders where sequence numbers are all 0 (format version 1).
@@ -185,20 +275,7 @@ impl<'a> Facts<'a> {
         // What readers see now comes before what main reached once and was rolled back from.
         let current: BTreeSet<_> =
             self.observed.main().into_iter().flat_map(|main| self.observed.ancestry(main)).collect();
-        let newest = reached.iter().copied().max_by_key(|snapshot| (current.contains(snapshot), sequence(snapshot)));
-        match newest {
-            Some(snapshot) => proof.push(format!("main's history holds {snapshot}, a snapshot of this candidate")),
-            None => proof.push(FILES_LIVE.to_owned()),
-        }
-        let visibility = newest.map_or(Visibility::Superseded, |snapshot| self.visibility(snapshot));
-        let sealed = newest.is_some_and(|snapshot| self.covered(snapshot));
-        match self.audit {
-            _ if self.closed.is_some() => State::VisibleAfterFence { snapshot: newest, visibility },
-            Some(audit) if audit.kind.is_branch() => {
-                State::Bypassed { snapshot: newest, sealed, visibility, head: audit.snapshot }
-            }
-            Some(_) | None => State::ReceiptRemoved { snapshot: newest, sealed, visibility },
-        }
+        reached.iter().copied().max_by_key(|snapshot| (current.contains(snapshot), sequence(snapshot)))
     }
 
     /// Is what this snapshot shows exactly what a seal of this candidate covers?
@@ -212,9 +289,13 @@ impl<'a> Facts<'a> {
             })
     }
 
-    fn is_seal(&self, snapshot: SnapshotId) -> bool {
+    pub fn is_seal(&self, snapshot: SnapshotId) -> bool {
         matches!(self.observed.role(snapshot), Role::Seal(of, i)
             if of == self.intent.publication && self.incarnation == Some(i))
+    }
+
+    fn visibility_of(&self, snapshot: Option<SnapshotId>) -> Visibility {
+        snapshot.map_or(Visibility::HistoryEnds, |snapshot| self.visibility(snapshot))
     }
 
     /// What readers of main see of a published snapshot: the data snapshot decides, since a seal adds nothing to it.
@@ -227,7 +308,8 @@ impl<'a> Facts<'a> {
         }
         let mut oldest = main;
         for ancestor in self.observed.ancestry(main) {
-            if ancestor == published || ancestor == data {
+            let parent = self.observed.snapshots.get(&ancestor).and_then(|snapshot| snapshot.parent);
+            if [Some(ancestor), parent].iter().flatten().any(|id| *id == published || *id == data) {
                 return Visibility::Superseded;
             }
             oldest = ancestor;
@@ -267,48 +349,26 @@ impl<'a> Facts<'a> {
         Some(State::Ambiguous { reason, snapshots: seal.into_iter().chain([stray]).collect() })
     }
 
-    fn branch_at(&self, head: SnapshotId, proof: &mut Vec<String>) -> State {
+    fn branch_at(&self, head: SnapshotId) -> State {
         let Some(marker) = self.branch_marker else {
-            proof.push(format!("the branch at {head} does not stand on a marker of this publication"));
             return State::Foreign { head };
         };
         if self.is_seal(head) {
-            return self.sealed(head, proof);
+            return self.sealed(head);
         }
         match self.observed.ancestry(head).find(|snapshot| self.is_seal(*snapshot)) {
-            Some(seal) => {
-                proof.push(format!("the head {head} stands above the seal {seal}"));
-                State::SubjectMoved { head, seal }
-            }
+            Some(seal) => State::SubjectMoved { head, seal },
             None => State::Open { head, marker },
         }
     }
 
-    fn sealed(&self, seal: SnapshotId, proof: &mut Vec<String>) -> State {
+    fn sealed(&self, seal: SnapshotId) -> State {
         let moved = self.moved(seal);
         if !moved.is_empty() {
-            for one in &moved {
-                proof.push(match one {
-                    Moved::Main { base, main } => format!("main is at {}, the base is {}", shown(*main), shown(*base)),
-                    Moved::Schema { sealed, current } => {
-                        format!("the current schema is {current}, sealed under {sealed}")
-                    }
-                    Moved::Spec { sealed, current } => format!("the default spec is {current}, sealed under {sealed}"),
-                });
-            }
             return State::Moved { seal, moved };
         }
         let replies: Vec<_> =
             self.intent.publish_attempts(seal).map(|a| (a.number, a.may_be_applied(), &a.reply)).collect();
-        for (number, open, reply) in &replies {
-            proof.push(match reply {
-                None => format!("attempt {number} has no recorded reply"),
-                Some(ReplyRecord::Accepted) => format!("attempt {number} was accepted, and the table does not show it"),
-                Some(_) if *open => format!("the reply to attempt {number} does not say what happened"),
-                Some(ReplyRecord::Refused { status, .. }) => format!("attempt {number} was refused with {status}"),
-                Some(_) => format!("attempt {number} never left"),
-            });
-        }
         let conflict = |reply: &Option<ReplyRecord>| matches!(reply, Some(ReplyRecord::Refused { status: 409, .. }));
         let conflicts = replies.iter().filter(|(_, _, reply)| conflict(reply)).count();
         let conflicted_last = replies.last().is_some_and(|(_, _, reply)| conflict(reply));
@@ -342,7 +402,7 @@ impl<'a> Facts<'a> {
         moved
     }
 
-    fn any_marker(&self) -> bool {
+    pub fn any_marker(&self) -> bool {
         let id = &self.intent.publication;
         self.observed.snapshots.values().any(|s| matches!(s.role(), Role::Marker(of, _) if of == *id))
     }
@@ -354,8 +414,4 @@ fn made_before(first: &ObservedSnapshot, second: &ObservedSnapshot) -> bool {
         return first.sequence_number < second.sequence_number;
     }
     first.timestamp_ms <= second.timestamp_ms
-}
-
-fn shown(id: Option<SnapshotId>) -> String {
-    id.map_or_else(|| "absent".to_owned(), |id| id.to_string())
 }

@@ -405,6 +405,40 @@ pub fn files_may_tell(state: &State, observed: &Observed, intent: &Intent) -> bo
     }
 }
 
+/// Is it worth reading older metadata of the table?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LookBack {
+    /// Always: without it only a person could tell.
+    Unasked,
+    /// Only where someone asks for it: the table as it is decides, and older states could still add to it.
+    Asked,
+    /// Never: they cannot add anything.
+    Never,
+}
+
+/// May older states of the table tell more of a candidate in this state? `only_begins`: the journal knows of nothing but
+/// BEGINs, and the table of nothing.
+pub fn past_may_tell(state: &State, only_begins: bool) -> LookBack {
+    match state {
+        State::Gone if only_begins => LookBack::Asked,
+        State::Consumed | State::Gone => LookBack::Unasked,
+        State::Published { visibility: Visibility::HistoryEnds, .. }
+        | State::ReceiptRemoved { .. }
+        | State::Bypassed { .. }
+        | State::VisibleAfterFence { .. }
+        | State::Closed
+        | State::Sealed { .. }
+        | State::Moved { .. }
+        | State::Open { .. }
+        | State::SubjectMoved { .. }
+        | State::Foreign { .. }
+        | State::Unknown => LookBack::Asked,
+        State::Lost { .. } | State::Regressed { .. } | State::Published { .. } | State::Ambiguous { .. } => {
+            LookBack::Never
+        }
+    }
+}
+
 /// Is it decided for good, whatever the evidence? Then `publish` sends nothing, and only tells.
 pub fn is_settled(state: &State) -> bool {
     match state {

@@ -17,8 +17,10 @@ use serde::Serialize;
 use crate::digest::Digest;
 use crate::evidence::check::CheckResult;
 use crate::ids::{Incarnation, Owner, PublicationId, RefName, SnapshotId, TableName};
+use crate::publish::advice::Guidance;
 use crate::publish::attempt::{CloseReason, Source};
 use crate::publish::outcome::{EXIT_DONE, EXIT_EVIDENCE, EXIT_REJECTED, PublishOutcome, reconcile_exit};
+use crate::publish::past::LookedBack;
 use crate::publish::reconcile::{Finding, Visibility};
 use crate::publish::trust::{Guarantee, Seen, Trust};
 
@@ -190,6 +192,12 @@ pub struct ReconcileReport {
     pub settled: bool,
     /// Is there a journal of this publication here?
     pub journal: bool,
+    /// How far the table was followed back through its older metadata, where it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub looked_back: Option<LookedBack>,
+    /// What may be done, and what must not.
+    #[serde(flatten)]
+    pub advice: Guidance,
     /// What may be done next: commands.
     pub next: Vec<String>,
     /// Things worth knowing.

@@ -8,6 +8,7 @@ use super::page::{Page, instant};
 use super::text::{Text, plural};
 use super::{Report, words};
 use crate::ids::{Owner, PublicationId, TableName};
+use crate::publish::advice::advise;
 use crate::publish::outcome::EXIT_DONE;
 use crate::publish::reconcile::Finding;
 use crate::publish::recover::{Left, Stands};
@@ -207,7 +208,7 @@ impl RecoverItem {
             page.items(self.finding.proof.iter().map(|proof| format!("  {proof}")));
         }
         if matches!(self.stands, Some(Stands::Unresolved | Stands::Escalate)) {
-            page.items(self.table.as_ref().and_then(|table| words::escalation(table, &self.finding)));
+            page.items(self.table.as_ref().and_then(|table| advise(table, &self.finding).may.into_iter().next()));
         }
         page.items(self.finding.abandon.map(words::abandon));
         page.items(self.leases.iter().flat_map(LeaseReport::lines));

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::evidence::check::{ENGINE, Outcome};
+use crate::publish::advice::advise;
 use crate::publish::outcome::{Cause, ConflictClass, Rejection, Via};
 use crate::publish::reconcile::{Absence, Moved, Sent, State};
 use crate::publish::recover::{Left, Stands};
@@ -217,7 +218,18 @@ fn publish() {
 fn reconciled(state: State) -> ReconcileReport {
     let finding = finding(state);
     let row = finding.state.row();
-    ReconcileReport { table: table(), finding, row, settled: false, journal: true, next: vec![], warnings: vec![] }
+    let advice = advise(&table(), &finding);
+    ReconcileReport {
+        table: table(),
+        finding,
+        row,
+        settled: false,
+        journal: true,
+        looked_back: None,
+        advice,
+        next: vec![],
+        warnings: vec![],
+    }
 }
 
 /// One state of each kind that reconcile can find.
@@ -273,10 +285,10 @@ fn escalations_name_a_next_step() {
     for state in states() {
         let escalates = crate::publish::outcome::reconcile_exit(&state) == 21;
         let report = reconciled(state);
-        let said = words::escalation(&report.table, &report.finding);
-        assert_eq!(said.is_some(), escalates, "{:?}", report.finding.state);
-        let Some(said) = said else { continue };
-        assert!(said.starts_with("ask who") && report.text().contains(&said), "{said}");
+        let said = report.advice.may.first().cloned().unwrap_or_default();
+        assert_eq!(said.starts_with("ask who"), escalates, "{:?}", report.finding.state);
+        assert!(report.text().contains(&said) && !said.is_empty(), "{said}");
+        assert!(!escalates || !report.advice.must_not.is_empty(), "{said}");
         let id = &report.finding.publication;
         let removal = match report.finding.state {
             State::Ambiguous { .. } => format!("DROP TAG `published/{id}`"),

@@ -203,7 +203,6 @@ impl ReconcileReport {
         page.line(format!("{} {}  {}", self.table, self.finding.publication, words::state(&self.finding.state)));
         page.line(format!("  because (row {} of the reconcile table):", self.row));
         page.items(self.finding.proof.iter().map(|proof| format!("  {proof}")));
-        page.items(words::escalation(&self.table, &self.finding).into_iter().map(|line| format!("  {line}")));
         page.items(self.finding.abandon.map(|sent| format!("  {}", words::abandon(sent))));
         if self.settled {
             page.line("  a receipt was left for it just now");
@@ -212,6 +211,12 @@ impl ReconcileReport {
             page.line("note: there is no journal of it here: what was sent elsewhere is not known");
         }
         page.warnings(&self.warnings);
+        for (heading, lines) in [("you may:", &self.advice.may), ("you must not:", &self.advice.must_not)] {
+            if !lines.is_empty() {
+                page.line(format!("  {heading}"));
+                page.items(lines.iter().map(|line| format!("  {line}")));
+            }
+        }
         page.next(&self.next);
     }
 }

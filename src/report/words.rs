@@ -1,50 +1,9 @@
 //! The sentences for verdicts and outcomes.
 
 use super::page::snapshot;
-use crate::ids::{RefName, TableName};
 use crate::publish::attempt::CloseReason;
-use crate::publish::outcome::{Cause, ConflictClass, EXIT_ESCALATE, PublishOutcome, Rejection, Via, reconcile_exit};
-use crate::publish::reconcile::{AbandonSent, Finding, Moved, Sent, State, Visibility};
-
-/// What a person does where only a person can tell (exit 21): whom to ask, and how a ref made by hand is removed.
-pub(super) fn escalation(table: &TableName, finding: &Finding) -> Option<String> {
-    if reconcile_exit(&finding.state) != EXIT_ESCALATE {
-        return None;
-    }
-    let id = &finding.publication;
-    let levels = table.namespace().iter().map(String::as_str).chain([table.name()]);
-    let sql = levels.map(|level| format!("`{}`", level.replace('`', "``"))).collect::<Vec<_>>().join(".");
-    let by_hand = |name: &RefName| {
-        format!(
-            "ask whoever may commit to the table who set or removed the refs of {id}; one that was made by hand is removed, \
-             when you have checked that it stands for nothing, by ALTER TABLE {sql} DROP TAG `{}`",
-            name.0.replace('`', "``")
-        )
-    };
-    match &finding.state {
-        State::Ambiguous { .. } => Some(by_hand(&id.published_ref())),
-        State::Consumed => Some(by_hand(&id.audit_ref())),
-        State::Regressed { .. } => Some(
-            "ask whoever restored or replaced the table which of the two is to hold; publish nothing before".to_owned(),
-        ),
-        State::Bypassed { .. } | State::VisibleAfterFence { .. } | State::ReceiptRemoved { .. } => {
-            Some("ask whoever moved main: nothing vouches for these rows; let them stand, or roll main back".to_owned())
-        }
-        State::Gone => Some(format!(
-            "ask whoever may commit to the table who removed {}; where nobody published it, abandon closes the id",
-            id.audit_ref()
-        )),
-        State::Lost { .. }
-        | State::Published { .. }
-        | State::Closed
-        | State::Sealed { .. }
-        | State::Moved { .. }
-        | State::Open { .. }
-        | State::SubjectMoved { .. }
-        | State::Foreign { .. }
-        | State::Unknown => None,
-    }
-}
+use crate::publish::outcome::{Cause, ConflictClass, PublishOutcome, Rejection, Via};
+use crate::publish::reconcile::{AbandonSent, Moved, Sent, State, Visibility};
 
 /// A verdict in one line: a word in capitals, then what it means.
 pub(super) fn state(state: &State) -> String {
@@ -53,6 +12,9 @@ pub(super) fn state(state: &State) -> String {
             Some(name) => format!("UNRESOLVED  the table cannot be loaded: {reason}; the same table is now {name}"),
             None => format!("UNRESOLVED  the table cannot be loaded: {reason}"),
         },
+        State::Regressed { remembered, found } if found >= remembered => {
+            "REGRESSED  the table shows less of it than the journal saw there: it was restored or replaced".to_owned()
+        }
         State::Regressed { remembered, found } => format!(
             "REGRESSED  the table is at sequence number {found}, and it was seen at {remembered}: it was restored or replaced"
         ),
