@@ -39,16 +39,21 @@ pub fn advise(table: &TableName, finding: &Finding) -> Guidance {
         State::Lost { renamed: None, why: Absence::Replaced, .. } => {
             (vec![format!("begin {id} in the table that is there now: nothing of it was published there")], vec![])
         }
-        State::Regressed { .. } => (
-            vec![
-                "ask whoever restored or replaced the table which of the two is to hold; publish nothing before"
-                    .to_owned(),
-                format!(
-                    "where the table as it is now is to hold, and {} was made again by hand, remove that branch",
+        State::Regressed { remembered, found } => {
+            let ask = "ask whoever restored or replaced the table which of the two is to hold; publish nothing before";
+            let then = match found < remembered {
+                true => "once that is settled, begin the change under a new id where it is still wanted".to_owned(),
+                false => format!(
+                    "where {} was only made again by hand, remove that branch; else begin the change under a new id",
                     id.audit_ref()
                 ),
-            ],
-            vec!["begin, publish or abandon anything in this table before that is answered", RUN_AGAIN],
+            };
+            let must_not = "begin, publish or abandon anything in this table before that is answered";
+            (vec![ask.to_owned(), then], vec![must_not, RUN_AGAIN])
+        }
+        State::Published { sealed: false, .. } => (
+            vec!["decide whether these rows may stand: nothing vouches for them".to_owned()],
+            vec!["run the job again: its rows are there"],
         ),
         State::Published { visibility, .. } => published(*visibility),
         State::Bypassed { sealed: true, .. } => (

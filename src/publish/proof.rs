@@ -20,9 +20,14 @@ const NAMED: usize = 4;
 pub(super) fn of_lost(intent: &Intent, reason: &str, renamed: Option<&TableName>, why: Absence) -> Vec<String> {
     let mut proof = vec![format!("the table cannot be loaded: {reason}")];
     if let Some(uuid) = intent.table {
-        proof.push(match renamed {
-            Some(name) => format!("the journal belongs to the table {uuid}, which is now under the name {name}"),
-            None => format!("the journal belongs to the table {uuid}, which was not found under any other name"),
+        proof.push(match (renamed, why) {
+            (Some(name), _) => format!("the journal belongs to the table {uuid}, which is now under the name {name}"),
+            (None, Absence::Missing | Absence::Replaced) => {
+                format!("the journal belongs to the table {uuid}, which was not found under any other name")
+            }
+            (None, Absence::Unreachable) => {
+                format!("the journal belongs to the table {uuid}, which nobody could look for")
+            }
         });
     }
     if let Some(attempt) = intent.undecided() {
@@ -61,10 +66,10 @@ impl Facts<'_> {
             State::Regressed { remembered, found } => self.put_back(*remembered, *found),
             State::Published { snapshot, sealed: _, visibility } => {
                 let why = match self.is_seal(*snapshot) {
-                    true => "a seal of it: only the publishing commit or a settlement leaves that".to_owned(),
-                    false => "which a settlement of calve's recorded, after an engine had moved main there".to_owned(),
+                    true => "only the commit that publishes leaves that, or a settlement",
+                    false => "a settlement of calve's left it, after an engine had moved main there",
                 };
-                let first = format!("the receipt stands: {receipt} names {}, {why}", self.named(*snapshot));
+                let first = format!("the receipt stands: {receipt} names {}: {why}", self.named(*snapshot));
                 vec![first, self.seen(Some(*snapshot), *visibility, files)]
             }
             State::Bypassed { snapshot, sealed, visibility, .. } => {
@@ -136,12 +141,12 @@ impl Facts<'_> {
             State::Consumed => vec![format!(
                 "{audit} is a tag: a publication or a fence has used the branch up, and neither {receipt} nor {fence} says which"
             )],
-            State::Gone => vec![match self.own.is_empty() && !self.any_marker() {
-                true => format!("{audit} is gone, and only the journal knows of it"),
-                false => format!(
-                    "{audit} is gone, and neither {receipt} nor {fence} is there; its snapshots or its journal are"
-                ),
-            }],
+            State::Gone => {
+                vec![match self.own.iter().any(|own| self.observed.snapshots.contains_key(own)) || self.any_marker() {
+                    false => format!("{audit} is gone, and only the journal knows of it"),
+                    true => format!("{audit} is gone, and neither {receipt} nor {fence} is there; its snapshots are"),
+                }]
+            }
             State::Unknown => {
                 vec![format!("no ref, no snapshot and no record of {id} is in this table or its journal")]
             }
@@ -329,7 +334,7 @@ impl Facts<'_> {
             | State::ReceiptRemoved { .. }
             | State::Unknown => false,
         };
-        self.intent.attempts.iter().filter(|_| told).filter_map(request).collect()
+        self.intent.attempts.iter().filter(|_| told).filter_map(|attempt| request(attempt, state)).collect()
     }
 
     fn shown(&self, id: Option<SnapshotId>) -> String {
@@ -350,7 +355,7 @@ impl Facts<'_> {
 }
 
 /// One request in a sentence; `None` for those that only build the candidate.
-fn request(attempt: &Attempt) -> Option<String> {
+fn request(attempt: &Attempt, state: &State) -> Option<String> {
     let (number, verb) = (attempt.number, attempt.verb.word());
     let what = match attempt.verb {
         Verb::Publish => match super::commits::moves_main_to(&attempt.commit) {
@@ -364,6 +369,9 @@ fn request(attempt: &Attempt) -> Option<String> {
         None => format!("{what} has no recorded reply: it may have been applied, or may be still"),
         Some(ReplyRecord::Unknown { reason }) => {
             format!("{what} was answered with nothing that tells ({reason}): it may have been applied, or may be still")
+        }
+        Some(ReplyRecord::Accepted) if attempt.verb == Verb::Publish || *state != State::Closed => {
+            format!("{what} was accepted, and the table does not show it")
         }
         Some(ReplyRecord::Accepted) => format!("{what} was accepted"),
         Some(ReplyRecord::Refused { status, message }) => format!("{what} was refused with {status}: {message}"),

@@ -185,8 +185,8 @@ pub async fn resent_identically(bed: Bed) {
     assert_eq!(bed.ids().await, [1, 2, 3, 4]);
 }
 
-/// 5: publish lands, ten commits follow, expiry removes K, and the receipt tag is gone too: horizon lost, never
-/// "failed", for anyone without the journal.
+/// 5: publish lands, ten commits follow, expiry removes K, and the receipt tag is gone too: older metadata files show it to
+/// anyone; where they are gone too, horizon lost for anyone without the journal, never "failed".
 pub async fn s05_history_gone(bed: Bed) {
     let (calve, _base) = history(&bed).await;
     let seal = bed.sealed(&calve, "p", 9, &[(9, 4, 40)]).await;
@@ -210,7 +210,16 @@ pub async fn s05_history_gone(bed: Bed) {
     assert!(matches!(reply, Reply::Accepted { .. }), "{reply:?}");
     let stranger = bed.coordinator_with("bob", Arc::new(MemoryJournal::new()));
     let found = bed.reconcile(&stranger, "p").await;
-    assert_eq!(found.finding.state, State::Consumed);
+    let State::ReceiptRemoved { snapshot, sealed: true, .. } = found.finding.state else {
+        panic!("{:?}", found.finding)
+    };
+    assert_eq!((snapshot, found.exit_code()), (Some(seal), 0));
+    let table = bed.catalog.load(&bed.table).await.expect("the table");
+    for entry in table.metadata.metadata_log() {
+        table.file_io.delete(&entry.metadata_file).await.expect("deleted");
+    }
+    let found = bed.reconcile(&stranger, "p").await;
+    assert_eq!(found.finding.state, State::Consumed, "{:?}", found.finding);
     assert_eq!(found.exit_code(), EXIT_ESCALATE);
     let outcome = bed.publish(&stranger, "p").await;
     assert!(matches!(outcome.outcome, PublishOutcome::Unresolved { cause: Cause::HorizonLost, .. }));

@@ -20,7 +20,8 @@ async fn a_branch_made_again() {
     }
 }
 
-/// Row 10: consumed, and neither receipt nor fence is there.
+/// Row 10: consumed, and neither receipt nor fence is there. The journal is asked, then older metadata; who has neither is told
+/// to escalate, and may do nothing.
 #[tokio::test]
 async fn consumed() {
     for kind in KINDS {
@@ -29,9 +30,15 @@ async fn consumed() {
         bed.abandon(&calve, "p").await.expect("fenced");
         bed.engine().remove_ref(bed.id("p").closed_ref()).await;
         let found = bed.reconcile(&calve, "p").await;
-        assert_eq!((&found.finding.state, found.exit_code()), (&State::Consumed, 21));
+        assert_eq!((&found.finding.state, found.exit_code()), (&State::Closed, 14));
         let commits = bed.faults.commits();
-        assert_eq!(codes(&bed, &calve, "p").await, [13, 13, 13, 21, 21]);
+        assert_eq!(codes(&bed, &calve, "p").await, [13, 13, 13, 13, 0]);
+        let stranger = bed.coordinator_with("bob", Arc::new(MemoryJournal::named("elsewhere")));
+        assert_eq!(bed.reconcile(&stranger, "p").await.finding.state, State::Closed);
+        super::older::remove_files(&bed, 0).await;
+        let found = bed.reconcile(&stranger, "p").await;
+        assert_eq!((&found.finding.state, found.exit_code()), (&State::Consumed, 21));
+        assert_eq!(codes(&bed, &stranger, "p").await, [13, 13, 13, 21, 21]);
         assert_eq!(bed.faults.commits(), commits, "never fence");
     }
 }
