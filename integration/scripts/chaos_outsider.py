@@ -4,6 +4,10 @@
                                             a table whose rows under each number are two of `base`
     {"do": "append", "table": …, "number": -7}
                                             one row of `other` under a number, into main
+    {"do": "rollback", "table": …, "steps": 3}
+                                            main to an earlier snapshot of its ancestry
+    {"do": "bypass", "table": …, "branch": …}
+                                            main to the head of a branch that stands on it
     {"do": "read", "table": …}              rows of main, as DuckDB and as PyIceberg see them, and which publications any
                                             snapshot of main's history holds rows of
 
@@ -17,7 +21,7 @@ import pyarrow
 import pyarrow.parquet
 from duckdb_lake import attach, connect
 from pyiceberg.catalog import load_catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import BadRequestError, CommitFailedException
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -28,6 +32,8 @@ SCHEMA = Schema(
     NestedField(2, "publication", StringType(), required=False),
     NestedField(3, "row", LongType(), required=False),
 )
+# What catalogs answer where somebody else was first: 409, or 400 for a sequence number that was taken.
+REFUSALS = (CommitFailedException, BadRequestError)
 COLUMNS = ["number", "publication", "row"]
 
 
@@ -52,9 +58,39 @@ def make(catalog, job):
 def append(catalog, job):
     try:
         catalog.load_table(job["table"]).append(rows([(job["number"], "other", 1)]))
-    except CommitFailedException as refusal:
+    except REFUSALS as refusal:
         return {"refused": str(refusal)}
     return {"refused": None}
+
+
+def move(table, snapshot):
+    try:
+        table.manage_snapshots().set_current_snapshot(snapshot_id=snapshot.snapshot_id).commit()
+    except REFUSALS as refusal:
+        return {"refused": str(refusal)}
+    return {"refused": None}
+
+
+def ancestry(table, snapshot):
+    while snapshot is not None:
+        yield snapshot
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
+
+
+def rollback(catalog, job):
+    table = catalog.load_table(job["table"])
+    below = list(ancestry(table, table.current_snapshot()))[1:]
+    if not below:
+        return {"refused": "main stands on nothing"}
+    return move(table, below[min(job["steps"], len(below)) - 1])
+
+
+def bypass(catalog, job):
+    table = catalog.load_table(job["table"])
+    head = table.snapshot_by_name(job["branch"])
+    if head is None or table.current_snapshot() not in list(ancestry(table, head))[1:]:
+        return {"refused": "the branch does not stand on main"}
+    return move(table, head)
 
 
 def counted(found):
@@ -112,7 +148,7 @@ def read(catalog, job):
     return {"duckdb": counted(seen), "pyiceberg": counted(main), "history": history, "snapshots": snapshots}
 
 
-DO = {"make": make, "append": append, "read": read}
+DO = {"make": make, "append": append, "rollback": rollback, "bypass": bypass, "read": read}
 
 
 def main():

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use super::outsider::Seen;
 use super::play::Played;
 use super::tell::Told;
@@ -33,6 +35,29 @@ impl Wrong {
     }
 }
 
+/// What is told of all publications of a table in the end.
+#[derive(Debug, Default)]
+pub(super) struct Finals {
+    told: BTreeMap<String, Told>,
+    /// Published, and told to have left main since.
+    rolled_back: BTreeSet<String>,
+}
+
+impl Finals {
+    /// What `reconcile` found of each.
+    pub(super) fn of<'a>(findings: impl Iterator<Item = &'a Value>) -> Self {
+        let mut finals = Self::default();
+        for finding in findings {
+            let Some(id) = finding.get("publication").and_then(Value::as_str) else { continue };
+            drop(finals.told.insert(id.to_owned(), Told::of_finding(finding)));
+            if finding.get("visibility").and_then(Value::as_str) == Some("rolled-back") {
+                finals.rolled_back.insert(id.to_owned());
+            }
+        }
+        finals
+    }
+}
+
 /// The rows of one kind under one number: how often each row is there.
 type Rows = BTreeMap<u64, u64>;
 
@@ -40,17 +65,19 @@ type Rows = BTreeMap<u64, u64>;
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     rows: BTreeMap<(i64, &'a str), Rows>,
+    /// Somebody moved main back.
+    rolled_back: bool,
     history: &'a BTreeMap<String, String>,
 }
 
 impl<'a> Facts<'a> {
-    pub(super) fn of(seen: &'a Seen) -> Self {
+    pub(super) fn of(seen: &'a Seen, rolled_back: bool) -> Self {
         let mut rows: BTreeMap<(i64, &str), Rows> = BTreeMap::new();
         for (number, publication, row, count) in &seen.duckdb {
             let found = rows.entry((*number, publication)).or_default().entry(*row).or_default();
             *found = found.saturating_add(*count);
         }
-        Self { rows, history: &seen.history }
+        Self { rows, rolled_back, history: &seen.history }
     }
 
     /// The rows under numbers that nobody of these owns.
@@ -75,10 +102,10 @@ fn is_of(number: u64, id: &str) -> bool {
 }
 
 /// Judges a publication by what was told of it on the way, what is told of it at the end, and what is there.
-pub(super) fn judge(played: &Played, finals: &BTreeMap<String, Told>, facts: &Facts<'_>) -> (Outcome, Wrong) {
+pub(super) fn judge(played: &Played, finals: &Finals, facts: &Facts<'_>) -> (Outcome, Wrong) {
     let plan = &played.plan;
     let mut wrong = Wrong { contradictions: played.problems.clone(), ..Wrong::default() };
-    let own: BTreeMap<&String, &Told> = finals.iter().filter(|(id, _)| is_of(plan.number, id)).collect();
+    let own: BTreeMap<&String, &Told> = finals.told.iter().filter(|(id, _)| is_of(plan.number, id)).collect();
     for (id, told) in &played.told {
         let last = own.get(id).copied().unwrap_or(&Told::Unknown);
         if last != told {
@@ -107,7 +134,15 @@ pub(super) fn judge(played: &Played, finals: &BTreeMap<String, Told>, facts: &Fa
             wrong.contradictions.push(format!("{id} is told as {told}, and {} of its rows are in main", rows.len()));
         }
         visible |= !rows.is_empty();
-        compare(&rows, plan.rows, id, &mut wrong);
+        if !finals.rolled_back.contains(id) {
+            compare(&rows, plan.rows, id, &mut wrong);
+        } else if !rows.is_empty() {
+            wrong
+                .contradictions
+                .push(format!("{id} is told as rolled back, and {} of its rows are in main", rows.len()));
+        } else if !facts.rolled_back || !facts.history.contains_key(id) {
+            wrong.lost.push(format!("{id} is told as rolled back, and nobody did that, or it was never in main"));
+        }
     }
     for (id, snapshot) in facts.history {
         if is_of(plan.number, id) && !published.contains(&id.as_str()) && !unsure(id) && !shown.contains(&id.as_str()) {
@@ -127,7 +162,7 @@ pub(super) fn judge(played: &Played, finals: &BTreeMap<String, Told>, facts: &Fa
     }
     for applied in &played.others {
         let rows = facts.rows(-1 - number, "other");
-        if *applied || !rows.is_empty() {
+        if *applied && !facts.rolled_back || !rows.is_empty() {
             compare(&rows, 1, "other", &mut wrong);
         }
     }
@@ -171,10 +206,18 @@ mod tests {
         Seen { duckdb: rows.clone(), pyiceberg: rows, history, snapshots: 1 }
     }
 
-    fn judged(played: &Played, finals: &[(&str, Told)], seen: &Seen) -> (Outcome, [usize; 3]) {
-        let finals = finals.iter().map(|(id, told)| ((*id).to_owned(), told.clone())).collect();
-        let (outcome, wrong) = judge(played, &finals, &Facts::of(seen));
+    fn finals(told: &[(&str, Told)]) -> Finals {
+        let told = told.iter().map(|(id, told)| ((*id).to_owned(), told.clone())).collect();
+        Finals { told, rolled_back: BTreeSet::new() }
+    }
+
+    fn numbers(outcome: Outcome, wrong: &Wrong) -> (Outcome, [usize; 3]) {
         (outcome, [wrong.lost.len(), wrong.doubled.len(), wrong.contradictions.len()])
+    }
+
+    fn judged(played: &Played, told: &[(&str, Told)], seen: &Seen) -> (Outcome, [usize; 3]) {
+        let (outcome, wrong) = judge(played, &finals(told), &Facts::of(seen, false));
+        numbers(outcome, &wrong)
     }
 
     const BASE: [(i64, &str, u64, u64); 2] = [(7, "base", 1, 1), (7, "base", 2, 1)];
@@ -218,6 +261,23 @@ mod tests {
         other.others.push(true);
         assert_eq!(judged(&other, &closed, &seen(&BASE, &[])).1, [1, 0, 0], "somebody else's row is gone");
         let strange = seen(&[(8, "p8", 1, 1)], &[]);
-        assert_eq!(Facts::of(&strange).strangers(&BTreeSet::from([7])).len(), 1);
+        assert_eq!(Facts::of(&strange, false).strangers(&BTreeSet::from([7])).len(), 1);
+    }
+
+    #[test]
+    fn what_was_rolled_back_is_gone_and_was_there() {
+        let told = [("p7", Told::Published)];
+        let judged = |rows: &[_], history: &[&str], somebody| {
+            let mut finals = finals(&told);
+            finals.rolled_back.insert("p7".to_owned());
+            let seen = seen(rows, history);
+            let (outcome, wrong) = judge(&played(&told), &finals, &Facts::of(&seen, somebody));
+            numbers(outcome, &wrong)
+        };
+        assert_eq!(judged(&BASE, &["p7"], true), (Outcome::Published, [0, 0, 0]));
+        assert_eq!(judged(&BASE, &["p7"], false).1, [1, 0, 0], "nobody did");
+        assert_eq!(judged(&BASE, &[], true).1, [1, 0, 0], "it was never there");
+        let whole = [&BASE[..], &[(7, "p7", 1, 1), (7, "p7", 2, 1)]].concat();
+        assert_eq!(judged(&whole, &["p7"], true).1, [0, 0, 1], "it is still there");
     }
 }

@@ -16,6 +16,7 @@
 //! | published, and a row of it, of what was there before, or of somebody else's is missing | lost |
 //! | a row is there twice, or two attempts of one publication are visible | doubled |
 //! | not published, and rows of it are in main or in a snapshot of main's history | a contradiction |
+//! | published and rolled back, and nobody moved main back, or it was never there | lost |
 //! | first one final thing, then another; or an exit code that its state does not have | a contradiction |
 //!
 //! | file | holds |

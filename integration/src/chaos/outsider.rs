@@ -73,8 +73,21 @@ impl Outsider {
 
     /// Appends a row of `other` under a number to main. Was it applied?
     pub(super) async fn append(&self, catalog: &Properties, table: &str, number: i64) -> Result<bool> {
-        let answer = self.ask(catalog, json!({ "do": "append", "table": table, "number": number })).await?;
-        Ok(answer.get("refused") == Some(&Value::Null))
+        self.change(catalog, json!({ "do": "append", "table": table, "number": number })).await
+    }
+
+    /// Moves main so many snapshots back. Was it applied?
+    pub(super) async fn rollback(&self, catalog: &Properties, table: &str, steps: u64) -> Result<bool> {
+        self.change(catalog, json!({ "do": "rollback", "table": table, "steps": steps })).await
+    }
+
+    /// Moves main to the head of a branch, if that stands on main. Was it applied?
+    pub(super) async fn bypass(&self, catalog: &Properties, table: &str, branch: &str) -> Result<bool> {
+        self.change(catalog, json!({ "do": "bypass", "table": table, "branch": branch })).await
+    }
+
+    async fn change(&self, catalog: &Properties, job: Value) -> Result<bool> {
+        Ok(self.ask(catalog, job).await?.get("refused") == Some(&Value::Null))
     }
 
     /// Reads a table.

@@ -38,11 +38,22 @@ pub enum Beside {
 
 /// When somebody else commits to main.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Other {
+pub enum When {
     /// Before the first `publish`.
     Before,
     /// While the request of the first `publish` is on its way.
     Meanwhile,
+}
+
+/// What somebody else does to main.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Other {
+    /// Appends a row.
+    Append,
+    /// Moves it so many snapshots back.
+    Rollback(u64),
+    /// Moves it to the branch of this publication.
+    Bypass,
 }
 
 /// All that is drawn for one publication.
@@ -65,7 +76,7 @@ pub struct Plan {
     /// What runs beside the first `publish`.
     pub beside: Option<Beside>,
     /// Somebody else's commit.
-    pub other: Option<Other>,
+    pub other: Option<(When, Other)>,
     /// It is abandoned as soon as it is not told that it is published.
     pub gives_up: bool,
     /// After a conflict it is begun anew; else that is its end.
@@ -112,12 +123,18 @@ impl Plan {
         let mut rng = Rng::with_seed(rng.u64(..) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let by_run = chance(&mut rng, 20);
         let weather = weather(&mut rng);
-        let other = match rng.u32(..100) {
-            0..4 => Some(Other::Before),
-            4..8 if !by_run => Some(Other::Meanwhile),
+        let when = match rng.u32(..100) {
+            0..4 => Some(When::Before),
+            4..8 if !by_run => Some(When::Meanwhile),
             _ => None,
         };
-        let at_publish = (other != Some(Other::Meanwhile) && chance(&mut rng, 35)).then(|| pick(&mut rng, &FAULTS));
+        let other = match rng.u32(..10) {
+            0..5 => Other::Append,
+            5..8 => Other::Rollback(rng.u64(1..=4)),
+            _ if by_run => Other::Append,
+            _ => Other::Bypass,
+        };
+        let at_publish = (when != Some(When::Meanwhile) && chance(&mut rng, 35)).then(|| pick(&mut rng, &FAULTS));
         let beside = match rng.u32(..100) {
             0..5 => Some(Beside::Publish),
             5..9 => Some(Beside::Abandon),
@@ -139,7 +156,7 @@ impl Plan {
             at_publish,
             kills,
             beside: beside.filter(|_| !by_run),
-            other,
+            other: when.map(|when| (when, other)),
             gives_up: chance(&mut rng, 12),
             anew: chance(&mut rng, 80),
             early: rng.bool(),
@@ -178,8 +195,8 @@ impl fmt::Display for Plan {
         if let Some(beside) = beside {
             write!(f, "; beside publish: {beside:?}")?;
         }
-        if let Some(other) = other {
-            write!(f, "; somebody else's commit: {other:?}")?;
+        if let Some((when, other)) = other {
+            write!(f, "; somebody else's commit: {other:?} {when:?}")?;
         }
         write!(f, "; gives up: {gives_up}; anew after a conflict: {anew}; held requests go on early: {early}")
     }
@@ -266,8 +283,10 @@ mod tests {
             ("a kill at a time", drawn(|plan| plan.kills.iter().any(|kill| matches!(kill.moment, Moment::After(_))))),
             ("two publish", drawn(|plan| plan.beside == Some(Beside::Publish))),
             ("abandon beside", drawn(|plan| plan.beside == Some(Beside::Abandon))),
-            ("another's commit before", drawn(|plan| plan.other == Some(Other::Before))),
-            ("another's commit meanwhile", drawn(|plan| plan.other == Some(Other::Meanwhile))),
+            ("another's commit before", drawn(|plan| matches!(plan.other, Some((When::Before, _))))),
+            ("another's commit meanwhile", drawn(|plan| matches!(plan.other, Some((When::Meanwhile, _))))),
+            ("a rollback", drawn(|plan| matches!(plan.other, Some((_, Other::Rollback(_)))))),
+            ("a bypass", drawn(|plan| matches!(plan.other, Some((_, Other::Bypass))))),
             ("nothing at all", drawn(|plan| plan.weather.is_empty() && plan.kills.is_empty())),
         ] {
             assert!((20..1_500).contains(&count), "{what}: {count}");

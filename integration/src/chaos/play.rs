@@ -6,7 +6,7 @@ use std::time::Instant;
 use fastrand::Rng;
 
 use super::outsider::Outsider;
-use super::plan::{Beside, Kill, Moment, Other, Plan, publishing};
+use super::plan::{Beside, Kill, Moment, Other, Plan, When, publishing};
 use super::process::{self, Ended, Rest};
 use super::table::Table;
 use super::tell::{Told, misfit};
@@ -51,6 +51,19 @@ pub(super) struct Played {
     /// All of it, for people.
     pub log: String,
     pub counts: Counts,
+}
+
+impl Played {
+    fn new(plan: Plan) -> Self {
+        let log = format!("{plan}\n");
+        let counts = Counts::default();
+        Self { plan, told: Vec::new(), others: Vec::new(), problems: Vec::new(), log, counts }
+    }
+
+    /// A publication that could not be played to its end.
+    pub(super) fn failed(plan: Plan, error: &HarnessError) -> Self {
+        Self { problems: vec![format!("it could not be played to its end: {error}")], ..Self::new(plan) }
+    }
 }
 
 /// Of how much a report is.
@@ -98,14 +111,7 @@ impl<'a> Player<'a> {
         reached.set("uri", proxy.uri());
         let journal = shared_seaweedfs()?.journal_root();
         write_private(&folder.join("calve.toml"), &calve_toml(&journal, &[("chaos", reached)]))?;
-        let played = Played {
-            log: format!("{plan}\n"),
-            plan,
-            told: Vec::new(),
-            others: Vec::new(),
-            problems: Vec::new(),
-            counts: Counts::default(),
-        };
+        let played = Played::new(plan);
         let player = Self {
             ground,
             table,
@@ -171,8 +177,8 @@ impl<'a> Player<'a> {
         if !self.staged || !self.done("validate", id, &["--contract", &contract]).await? {
             return self.settle(id).await;
         }
-        if self.played.plan.other == Some(Other::Before) {
-            self.other().await?;
+        if matches!(self.played.plan.other, Some((When::Before, _))) {
+            self.other(id).await;
         }
         match self.first_publish(id).await? {
             told if told.is_final() => Ok(told),
@@ -220,8 +226,8 @@ impl<'a> Player<'a> {
     async fn first_publish(&mut self, id: &str) -> Result<Told> {
         let (table, contract) = (self.table.name.clone(), self.contract.clone());
         let publish = ["publish", &table, id, "--contract", &contract];
-        if self.played.plan.other == Some(Other::Meanwhile) {
-            return self.publish_meanwhile(&publish).await;
+        if matches!(self.played.plan.other, Some((When::Meanwhile, _))) {
+            return self.publish_meanwhile(&publish, id).await;
         }
         let Some(beside) = self.played.plan.beside.take() else {
             return self.line("publish", id, &["--contract", &contract]).await.map(|ended| Told::of("publish", &ended));
@@ -245,8 +251,7 @@ impl<'a> Player<'a> {
     }
 
     /// Publishes, while somebody else commits when the request is on its way.
-    async fn publish_meanwhile(&mut self, publish: &[&str]) -> Result<Told> {
-        self.played.plan.other = None;
+    async fn publish_meanwhile(&mut self, publish: &[&str], id: &str) -> Result<Told> {
         let held = self.proxy.hold_open(publishing());
         let folder = self.folder.clone();
         let running = process::calve(&folder, publish, None);
@@ -254,29 +259,36 @@ impl<'a> Player<'a> {
         let ended = tokio::select! {
             ended = &mut running => ended?,
             () = held.arrived() => {
-                self.other().await?;
+                self.other(id).await;
                 let late = held.release().await;
                 self.note(&format!("the request that was held meanwhile: {late:?}"));
                 running.await?
             }
         };
         self.weather(false)?;
-        let id = publish.get(2).copied().unwrap_or_default();
         let ended = self.ended(publish, ended, id).await?;
         Ok(Told::of("publish", &ended))
     }
 
-    /// Somebody else's commit to main.
-    async fn other(&mut self) -> Result<()> {
-        // Each number of another's rows is there once, so that it can be counted.
-        if !self.played.others.is_empty() {
-            return Ok(());
-        }
-        let number = i64::try_from(self.played.plan.number).map_or(i64::MIN, |number| -1 - number);
-        let applied = self.ground.other.append(&self.table.properties, &self.table.name, number).await?;
-        self.note(&format!("somebody else appends a row under {number}: {applied}"));
-        self.played.others.push(applied);
-        Ok(())
+    /// Somebody else's commit to main; the first time only.
+    async fn other(&mut self, id: &str) {
+        let Some((_, other)) = self.played.plan.other.take() else { return };
+        let (catalog, table) = (&self.table.properties, &self.table.name);
+        let applied = match other {
+            Other::Append => {
+                let number = i64::try_from(self.played.plan.number).map_or(i64::MIN, |number| -1 - number);
+                let applied = self.ground.other.append(catalog, table, number).await;
+                self.played.others.push(matches!(applied, Ok(true)));
+                applied
+            }
+            Other::Rollback(steps) => {
+                // Before it is tried: whatever it comes to, rows may be gone.
+                self.table.rolls_back();
+                self.ground.other.rollback(catalog, table, steps).await
+            }
+            Other::Bypass => self.ground.other.bypass(catalog, table, &format!("audit/{id}")).await,
+        };
+        self.note(&format!("somebody else commits to main: {other:?}, applied: {applied:?}"));
     }
 
     async fn by_run(&mut self, id: &str) -> Result<()> {
@@ -289,8 +301,8 @@ impl<'a> Player<'a> {
             calve.display()
         );
         let (scope, contract) = (self.scope(), self.contract.clone());
-        if self.played.plan.other == Some(Other::Before) {
-            self.other().await?;
+        if matches!(self.played.plan.other, Some((When::Before, _))) {
+            self.other(id).await;
         }
         let mut conflicts = 0;
         for turn in 0..3 * TRIES {

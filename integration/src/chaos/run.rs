@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::check::Outcome;
 use super::outsider::Outsider;
 use super::plan::Plan;
-use super::play::{Ground, play};
+use super::play::{Ground, Played, play};
 use super::process;
 use super::table::{Judged, Table};
 use crate::beds::Service;
@@ -170,7 +170,9 @@ pub async fn run(options: &Options, watch: Arc<dyn Watch>) -> Result<Report> {
                 let next = queue.lock().await.next();
                 let Some((number, table)) = next else { return Ok(()) };
                 table.make(&ground.other).await?;
-                let played = play(Plan::draw(seed, number), &table, &ground).await?;
+                let plan = Plan::draw(seed, number);
+                let played = play(plan.clone(), &table, &ground).await;
+                let played = played.unwrap_or_else(|error| Played::failed(plan, &error));
                 if keep {
                     let log = ground.work.join(format!("p{number}.log"));
                     std::fs::write(&log, &played.log).map_err(|error| HarnessError::io(log.display(), &error))?;

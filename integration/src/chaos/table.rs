@@ -1,21 +1,24 @@
 //! The tables, and their check when all publications of one are over.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use calve::catalog::properties::Properties;
 use tokio::sync::{Mutex, OnceCell};
 
-use super::check::{Facts, Outcome, Wrong, judge};
+use super::check::{Facts, Finals, Outcome, Wrong, judge};
 use super::outsider::Outsider;
 use super::play::Played;
 use super::process;
-use super::tell::Told;
 use crate::beds::Service;
 use crate::lake::calve_toml;
 use crate::services::shared_seaweedfs;
 use crate::services::supervised::write_private;
 use crate::{HarnessError, Result};
+
+/// How often a table is read where that fails.
+const READINGS: u32 = 3;
 
 /// A table, with the publications that are played on it.
 #[derive(Debug)]
@@ -31,6 +34,7 @@ pub(super) struct Table {
     version: u8,
     folder: PathBuf,
     made: OnceCell<()>,
+    rolled_back: AtomicBool,
     played: Mutex<Vec<Played>>,
 }
 
@@ -57,6 +61,7 @@ impl Table {
             version: if place % 4 == 3 { 1 } else { 2 },
             folder,
             made: OnceCell::new(),
+            rolled_back: AtomicBool::new(false),
             played: Mutex::new(Vec::new()),
         })
     }
@@ -73,6 +78,11 @@ impl Table {
         self.made.get_or_try_init(make).await.copied()
     }
 
+    /// Somebody else moves main back: from then on, rows that were there may be gone.
+    pub(super) fn rolls_back(&self) {
+        self.rolled_back.store(true, Ordering::SeqCst);
+    }
+
     /// Takes in what was played. Is it the last?
     pub(super) async fn over(&self, played: Played) -> bool {
         let mut all = self.played.lock().await;
@@ -85,11 +95,17 @@ impl Table {
     pub(super) async fn check(&self, reader: &Outsider) -> Result<(Vec<Judged>, Vec<String>)> {
         let mut table = Vec::new();
         let finals = self.finals(&mut table).await?;
-        let seen = reader.read(&self.properties, &self.name).await?;
+        let mut seen = reader.read(&self.properties, &self.name).await;
+        for _ in 1..READINGS {
+            if seen.is_err() {
+                seen = reader.read(&self.properties, &self.name).await;
+            }
+        }
+        let seen = seen?;
         if seen.duckdb != seen.pyiceberg {
             table.push(format!("DuckDB and PyIceberg see different rows: {:?} and {:?}", seen.duckdb, seen.pyiceberg));
         }
-        let facts = Facts::of(&seen);
+        let facts = Facts::of(&seen, self.rolled_back.load(Ordering::SeqCst));
         table.extend(facts.strangers(&self.numbers.iter().copied().collect::<BTreeSet<_>>()));
         let mut judged = Vec::new();
         for played in std::mem::take(&mut *self.played.lock().await) {
@@ -100,19 +116,14 @@ impl Table {
     }
 
     /// What `reconcile` tells of each publication when all are over, past every proxy.
-    async fn finals(&self, wrong: &mut Vec<String>) -> Result<BTreeMap<String, Told>> {
+    async fn finals(&self, wrong: &mut Vec<String>) -> Result<Finals> {
         let ended = process::calve(&self.folder, &["reconcile", &self.name], None).await?;
         let report = ended.report();
         let Some(all) = report.get("publications").and_then(serde_json::Value::as_array) else {
             wrong.push(format!("reconcile {} ends with {:?}: {} {}", self.name, ended.code, ended.out, ended.err));
-            return Ok(BTreeMap::new());
+            return Ok(Finals::default());
         };
-        let told = |report: &serde_json::Value| {
-            let finding = report.get("finding")?;
-            let id = finding.get("publication")?.as_str()?.to_owned();
-            Some((id, Told::of_finding(finding)))
-        };
-        Ok(all.iter().filter_map(told).collect())
+        Ok(Finals::of(all.iter().filter_map(|report| report.get("finding"))))
     }
 
     /// How it is called in a report.
