@@ -58,7 +58,7 @@ pub mod summary {
 }
 
 /// Whether a ref is a branch or a tag, and the retention it sets itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum RefKind {
     /// A branch. Ages in milliseconds; `None` inherits the table's.
@@ -115,7 +115,7 @@ impl From<SnapshotRetention> for RefKind {
 }
 
 /// A branch or tag as read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ObservedRef {
     /// What it points at.
     pub snapshot: SnapshotId,
@@ -124,7 +124,7 @@ pub struct ObservedRef {
 }
 
 /// A snapshot as read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ObservedSnapshot {
     /// Its parent; the parent may have been expired.
     pub parent: Option<SnapshotId>,
@@ -176,7 +176,7 @@ impl ObservedSnapshot {
 }
 
 /// A table as read at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Observed {
     /// What the table is, whatever its name.
     pub uuid: TableUuid,

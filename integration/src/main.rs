@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{chaos, mutants, proxy, simulate, up};
+use commands::{chaos, model, mutants, proxy, simulate, up};
 
 /// Real services for calve, and what is done with them.
 #[derive(Debug, Parser)]
@@ -20,6 +20,7 @@ struct Cli {
 enum Command {
     Chaos(chaos::ChaosArgs),
     Up(up::UpArgs),
+    Model(model::ModelArgs),
     Mutants(mutants::MutantsArgs),
     Proxy(proxy::ProxyArgs),
     Simulate(simulate::SimulateArgs),
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Chaos(args) => chaos::run(&args),
         Command::Up(args) => up::run(&args),
+        Command::Model(args) => model::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Proxy(args) => proxy::run(args),
         Command::Simulate(args) => simulate::run(&args),

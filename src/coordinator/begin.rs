@@ -315,11 +315,7 @@ impl Coordinator {
 }
 
 pub(super) fn only_begins(session: &Session) -> bool {
-    session.intent.attempts.iter().all(|attempt| attempt.verb == Verb::Begin)
-        && !session.observed.snapshots.values().any(|snapshot| match snapshot.role() {
-            Role::Marker(of, _) | Role::Seal(of, _) | Role::Staged(of, _) => of == *session.id(),
-            Role::Other => false,
-        })
+    crate::publish::own::only_begins(&session.intent, &session.observed)
 }
 
 /// The pinned sources as a marker carries them.

@@ -106,3 +106,12 @@ pub(super) fn own_snapshots(
 pub fn marker_below(intent: &Intent, observed: &Observed, snapshot: SnapshotId) -> Option<SnapshotId> {
     observed.ancestry(snapshot).find(|id| matches!(observed.role(*id), Role::Marker(of, _) if of == intent.publication))
 }
+
+/// Does the journal know of nothing but BEGINs, and the table of nothing at all? Then no BEGIN of this id was applied.
+pub fn only_begins(intent: &Intent, observed: &Observed) -> bool {
+    intent.attempts.iter().all(|attempt| attempt.verb == Verb::Begin)
+        && !observed.snapshots.values().any(|snapshot| match snapshot.role() {
+            Role::Marker(of, _) | Role::Seal(of, _) | Role::Staged(of, _) => of == intent.publication,
+            Role::Other => false,
+        })
+}

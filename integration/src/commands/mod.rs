@@ -1,6 +1,7 @@
 //! The commands of `cargo run -p integration -- …`, one file each.
 
 pub mod chaos;
+pub mod model;
 pub mod mutants;
 pub mod proxy;
 pub mod simulate;
