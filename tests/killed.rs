@@ -1,5 +1,5 @@
-//! The command, killed with SIGKILL at each step of each verb: `reconcile` says what the table shows, and the same line
-//! again does what it would have done.
+//! The command, killed with SIGKILL at each step of each verb: `recover` and `reconcile` say what the table shows, and the
+//! same line again does what it would have done.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -21,6 +21,29 @@ const BEFORE: [i64; 5] = [1, 2, 3, 4, 5];
 const AFTER: [i64; 7] = [1, 2, 3, 4, 5, 6, 7];
 const NEVER_SENT: &str = STEPS[0];
 
+/// Another process looks after what was left of `p`: it says how that stands, and records what is missing, once.
+#[track_caller]
+fn recovered(place: &Place, code: i32, stands: &str) {
+    let before = place.seen();
+    let look = || {
+        let report = place.lake(&["recover", "--json"]).ends(code).json();
+        assert_eq!(report["problems"].as_array().map(Vec::len), Some(0), "{report}");
+        let found: Vec<_> =
+            report["publications"].as_array().unwrap().iter().map(|item| item["stands"].clone()).collect();
+        (found, report["settled"].as_u64().unwrap())
+    };
+    let (found, settled) = look();
+    assert_eq!((found, settled), (vec![stands.into()], 1), "the one before it is settled");
+    let records = place.files("lake/journal").len();
+    let (found, settled) = look();
+    match stands {
+        "settled" => assert_eq!((found, settled), (vec![], 2), "nothing is missing any more"),
+        _ => assert_eq!((found, settled), (vec![stands.into()], 1)),
+    }
+    assert_eq!(place.files("lake/journal").len(), records, "a log that is polled does not grow");
+    assert_eq!(place.seen(), before, "nothing was sent");
+}
+
 #[test]
 fn publish() {
     for step in STEPS {
@@ -29,9 +52,11 @@ fn publish() {
         place.killed(&["publish", TABLE, "p"], &format!("publish:{step}"));
         if step == NEVER_SENT {
             assert_eq!(place.orders_in_main(), BEFORE, "{step}");
+            recovered(&place, 20, "unresolved");
             assert_eq!(place.reconciled("p", 20), "sealed", "it may have been sent, for all that the journal knows");
         } else {
             assert_eq!(place.orders_in_main(), AFTER, "{step}");
+            recovered(&place, 0, "settled");
             assert_eq!(place.reconciled("p", 0), "published", "{step}");
         }
         let again = place.lake(&["publish", TABLE, "p", "--json"]).ends(0).json();
@@ -62,6 +87,7 @@ fn begin() {
         let place = shop();
         let line = ["begin", TABLE, "p", "--lease", "1h", "--json"];
         place.killed(&line, &format!("begin:{step}"));
+        recovered(&place, 0, if step == NEVER_SENT { "never-opened" } else { "open" });
         let again = place.lake(&line).ends(0).json();
         assert_eq!(again["already-open"], step != NEVER_SENT, "{step}");
         place.lake(&["stage", TABLE, "p", "more.parquet", "--append"]).ends(0);
@@ -81,6 +107,7 @@ fn stage() {
             place.lake(&["begin", TABLE, "p", "--scope", scope]).ends(0);
             let line = ["stage", TABLE, "p", "more.parquet", mode, "--json"];
             place.killed(&line, &format!("stage:{step}"));
+            recovered(&place, 0, "open");
             assert_eq!(place.reconciled("p", 14), "open", "{mode} {step}");
             assert_eq!(place.orders_in_main(), BEFORE, "{mode} {step}");
             let again = place.lake(&line).ends(0).json();
@@ -114,6 +141,7 @@ fn validate() {
         place.staged("p", "more.parquet");
         place.killed(&["validate", TABLE, "p"], &format!("seal:{step}"));
         let state = if step == NEVER_SENT { "open" } else { "sealed" };
+        recovered(&place, 0, if step == NEVER_SENT { "open" } else { "waiting" });
         assert_eq!(place.reconciled("p", 14), state, "{step}");
         // Where it had sealed already, it need not be repeated; where it is, nothing is lost.
         if step != "answered" {
@@ -132,12 +160,39 @@ fn abandon() {
         let line = ["abandon", TABLE, "p", "--reason", "not needed", "--json"];
         place.killed(&line, &format!("fence:{step}"));
         let state = if step == NEVER_SENT { "sealed" } else { "closed" };
+        recovered(&place, 0, if step == NEVER_SENT { "waiting" } else { "settled" });
         assert_eq!(place.reconciled("p", 14), state, "{step}");
         let again = place.lake(&line).ends(0).json();
         assert_eq!(again["already-closed"], step != NEVER_SENT, "{step}");
         assert_eq!(place.lake(&["publish", TABLE, "p", "--json"]).ends(13).json()["outcome"], "rejected", "{step}");
         assert_eq!(place.orders_in_main(), BEFORE, "{step}");
     }
+}
+
+/// `recover --fence` closes what a killed command left open, and leaves what a running one works on.
+#[test]
+fn fenced_by_recover() {
+    let place = shop();
+    place.orders("others.parquet", 10, &[8, 9]);
+    for id in ["p", "q"] {
+        place.lake(&["begin", TABLE, id]).ends(0);
+    }
+    place.killed(&["stage", TABLE, "p", "more.parquet", "--append"], "stage:answered");
+    let running = place.paused(&["stage", TABLE, "q", "others.parquet", "--append"], "stage:intended");
+    let dry = place.lake(&["recover", TABLE, "--fence", "--dry-run"]).ends(0);
+    dry.says(&["p  OPEN", "would be closed", "q  OPEN", "left alone", &format!("process {}", running.0.id()), "live"]);
+    let before = place.seen();
+    place.lake(&["status", TABLE]).ends(0).says(&["its process has ended", "live", "of tester until"]);
+    assert_eq!(place.seen(), before, "so far nothing was done");
+    place.lake(&["recover", TABLE, "--fence"]).ends(0).says(&["p  CLOSED", "closed for good", "left alone"]);
+    assert_eq!(place.reconciled("p", 14), "closed");
+    place.lake(&["stage", TABLE, "p", "more.parquet", "--append"]).complains(13, &["closed"]);
+    let _ran = running.goes_on().ends(0);
+    place.lake(&["validate", TABLE, "q"]).ends(0);
+    place.lake(&["publish", TABLE, "q"]).ends(0);
+    assert_eq!(place.orders_in_main(), [1, 2, 3, 4, 5, 8, 9]);
+    place.lake(&["recover", "no.such"]).complains(13, &["no.such", "does not exist"]);
+    place.lake(&["recover", TABLE, "--takeover", "x"]).complains(2, &["--takeover"]);
 }
 
 /// A lease lasts for as long as its process: others are told whose it is, and what to do.

@@ -30,6 +30,16 @@ pub enum FoldError {
     /// A reply to an attempt that was never intended.
     #[error("a reply to attempt {0}, which was never recorded")]
     NoAttempt(u32),
+    /// The log of another publication, under this one's name.
+    #[error("record {number} opens {found}, and this is the log of {expected}: it was copied or moved here")]
+    Foreign {
+        /// The record's number.
+        number: u32,
+        /// Whose log this is by its name.
+        expected: PublicationId,
+        /// Whose it is by its records.
+        found: PublicationId,
+    },
     /// A second reply to one attempt.
     #[error("a second reply to attempt {0}")]
     SecondReply(u32),
@@ -54,6 +64,10 @@ impl Intent {
                 let expected = self.next_attempt();
                 if *attempt != expected {
                     return Err(FoldError::Attempt { expected, found: *attempt });
+                }
+                if let Some(opening) = opening.as_deref().filter(|opening| opening.publication != self.publication) {
+                    let (expected, found) = (self.publication.clone(), opening.publication.clone());
+                    return Err(FoldError::Foreign { number: record.number, expected, found });
                 }
                 remember(&mut self, *sequence_number);
                 self.attempts.push(Attempt {

@@ -6,6 +6,7 @@
 mod bed;
 pub mod model;
 mod network;
+mod recovering;
 pub mod scenarios;
 pub mod simulation;
 

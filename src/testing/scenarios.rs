@@ -20,6 +20,8 @@ use crate::publish::outcome::{
 use crate::publish::reconcile::{Sent, State, Visibility};
 use crate::report::{PublishReport, Report};
 
+pub use super::recovering::s29_recover_elsewhere;
+
 /// Calls a macro with the names of all scenarios that every catalog can play.
 #[macro_export]
 macro_rules! every_scenario {
@@ -47,6 +49,7 @@ macro_rules! every_scenario {
             s25_stale_expire,
             retention_erased,
             s28_two_begins,
+            s29_recover_elsewhere,
             s33_one_ref_deleted,
             s34_bypassed_before_the_fence,
             s36_base_expired,

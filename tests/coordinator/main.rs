@@ -5,6 +5,7 @@
 //! - [`trouble`]: journals that cannot be written, tables that cannot be read, answers that do not come;
 //! - [`company`]: leases, and other processes in between;
 //! - [`evidence`]: what the gate refuses;
+//! - [`journals`]: cut short, damaged, restored from a backup, of a newer calve, or at odds with the table;
 //! - [`leases`]: kept while a command works, lost to a claim, and clocks that are wrong;
 //! - [`recover`]: what killed processes left, and who may look after it;
 //! - [`runs`]: a job, and the same line again;
@@ -19,6 +20,7 @@ mod company;
 mod effects;
 mod evidence;
 mod facts;
+mod journals;
 mod leases;
 mod recover;
 mod runs;

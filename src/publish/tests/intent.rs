@@ -177,6 +177,9 @@ fn errors_name_the_record() {
     assert_eq!(message(FoldError::Number { expected: 2, found: 4 }), "record 4 stands where 2 was expected");
     assert_eq!(message(FoldError::Attempt { expected: 2, found: 4 }), "attempt 4 stands where 2 was expected");
     assert_eq!(message(FoldError::NoAttempt(3)), "a reply to attempt 3, which was never recorded");
+    let (expected, found) = (id(), "other".parse().unwrap());
+    let foreign = FoldError::Foreign { number: 1, expected, found };
+    assert_eq!(message(foreign), "record 1 opens other, and this is the log of repair-07: it was copied or moved here");
     assert_eq!(message(FoldError::SecondReply(3)), "a second reply to attempt 3");
 }
 
