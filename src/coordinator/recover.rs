@@ -248,7 +248,11 @@ impl Coordinator {
                     did = RecoverDid::TakenOver;
                 }
                 leases.warnings.extend(warnings);
-                let next = next_of(&session, &finding, recovery);
+                let next = match did {
+                    // Its receipt stands.
+                    RecoverDid::Settled => Vec::new(),
+                    _ => next_of(&session, &finding, recovery),
+                };
                 Ok(Some(item(Some(table.name.clone()), finding, recovery, did, leases, next)))
             }
         }

@@ -21,7 +21,7 @@ use super::process::Process;
 use super::proof::RACERS;
 use super::record::{CloseReason, Closing, Event, FORMAT, Record, ReplyRecord, TakenFrom, Verb, WrittenFile};
 use super::{Journal, JournalError, LogKey, Put};
-use crate::clock::{Clock, ManualClock};
+use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::digest::Digest;
 use crate::ids::{CatalogIdentity, IdempotencyKey, Owner, PublicationId, RefName, SnapshotId, TableUuid};
 use crate::publish::commits::Commit;
@@ -32,6 +32,11 @@ pub trait Subject: Send + Sync {
     /// The journal, opened once more: each has to see what the others put.
     fn journal(&self) -> Arc<dyn Journal>;
 
+    /// Does its store say when a record was stored?
+    fn tells_times(&self) -> bool {
+        true
+    }
+
     /// Puts bytes where a record would be, whatever was there.
     async fn plant(&self, log: &LogKey, number: u32, bytes: &[u8]);
 
@@ -41,6 +46,10 @@ pub trait Subject: Send + Sync {
 
 #[async_trait]
 impl Subject for MemoryJournal {
+    fn tells_times(&self) -> bool {
+        false
+    }
+
     fn journal(&self) -> Arc<dyn Journal> {
         Arc::new(self.clone())
     }
@@ -66,6 +75,8 @@ const CASES: &[(&str, Case)] = &[
     ("statements_are_kept_by_digest", |subject| statements_are_kept_by_digest(subject).boxed()),
     ("a_log_that_moved_on_is_read_again", |subject| a_log_that_moved_on_is_read_again(subject).boxed()),
     ("records_that_vanish_are_noticed", |subject| records_that_vanish_are_noticed(subject).boxed()),
+    ("which_record_is_there", |subject| which_record_is_there(subject).boxed()),
+    ("the_store_dates_records", |subject| the_store_dates_records(subject).boxed()),
     ("leases", |subject| leases(subject).boxed()),
     ("reservations", |subject| reservations(subject).boxed()),
     ("a_lease_ends_with_its_process", |subject| a_lease_ends_with_its_process(subject).boxed()),
@@ -317,6 +328,34 @@ async fn records_that_vanish_are_noticed(subject: &dyn Subject) {
     let other = codec::encode("x", &record(1, &clock)).unwrap();
     subject.plant(&key("p"), 1, &other).await;
     assert!(matches!(log.refresh().await, Err(JournalError::Damaged { .. })));
+}
+
+async fn which_record_is_there(subject: &dyn Subject) {
+    let (journal, clock) = (subject.journal(), clock(1));
+    let first = record(1, &clock);
+    assert!(!journal.holds(&key("p"), 1, first.id).await.unwrap());
+    assert_eq!(journal.put(&key("p"), &first).await.unwrap(), Put::Won);
+    assert!(journal.holds(&key("p"), 1, first.id).await.unwrap());
+    assert!(!journal.holds(&key("p"), 1, clock.fresh_uuid()).await.unwrap());
+    assert!(!journal.holds(&key("p"), 2, first.id).await.unwrap());
+    assert!(!journal.holds(&key("q"), 1, first.id).await.unwrap());
+}
+
+async fn the_store_dates_records(subject: &dyn Subject) {
+    let (journal, clock) = (subject.journal(), clock(1));
+    assert_eq!(journal.put(&key("p"), &record(1, &clock)).await.unwrap(), Put::Won);
+    assert_eq!(journal.times(&key("p"), 1, &clock).await.unwrap(), None, "nothing is held against a simulated clock");
+    assert_eq!(journal.times(&key("p"), 2, &SystemClock).await.unwrap(), None);
+    let Some(times) = journal.times(&key("p"), 1, &SystemClock).await.unwrap() else {
+        assert!(!subject.tells_times(), "when it was stored, and what time it is");
+        return;
+    };
+    // Stores here run on this machine, and some date to the second.
+    let near = |one: DateTime<Utc>, other| one.signed_duration_since(other).abs() < Duration::seconds(60);
+    assert!(near(times.now, SystemClock.now()) && near(times.stored, times.now), "{times:?}");
+    assert!(times.stored <= times.now + Duration::seconds(1), "{times:?}");
+    // What it took to find out is no log and no catalog.
+    assert_eq!(journal.catalogs().await.unwrap(), [key("p").catalog]);
 }
 
 /// A process that the system does not tell apart.

@@ -225,6 +225,16 @@ impl Journal for LocalJournal {
         self.blocking(move |journal| journal.read_now(&log)).await
     }
 
+    async fn holds(&self, log: &LogKey, number: u32, id: Uuid) -> Result<bool, JournalError> {
+        let log = log.clone();
+        self.blocking(move |journal| {
+            let path = journal.folder(&log).join(codec::record_name(number));
+            let Some(bytes) = read_file(&path)? else { return Ok(false) };
+            Ok(codec::decode(&path.display().to_string(), number, &bytes)?.id == id)
+        })
+        .await
+    }
+
     async fn put(&self, log: &LogKey, record: &Record) -> Result<Put, JournalError> {
         let (log, record) = (log.clone(), record.clone());
         self.blocking(move |journal| journal.put_now(&log, &record)).await

@@ -66,9 +66,7 @@ impl Log {
         let read = self.journal.read(&self.key).await?;
         for (at, known) in self.records.iter().enumerate() {
             if read.get(at).is_none_or(|record| record.id != known.id) {
-                let reason = "it is not the record that was read before: the journal was changed while in use";
-                let path = self.path(known.number);
-                return Err(JournalError::Damaged { path, reason: reason.to_owned() });
+                return Err(self.changed(known.number));
             }
         }
         self.records = read;
@@ -87,6 +85,12 @@ impl Log {
             let reason = "the log is full".to_owned();
             return Err(JournalError::Impossible { path: self.path(last), number: last, reason });
         };
+        // Its number may be free because a backup was restored: then it would follow another record than it was decided from.
+        if let Some(known) = self.last()
+            && !self.journal.holds(&self.key, known.number, known.id).await?
+        {
+            return Err(self.changed(known.number));
+        }
         let record = Record { format: FORMAT, number, id: clock.fresh_uuid(), at: clock.now(), by: by.clone(), event };
         let put = match self.journal.put(&self.key, &record).await {
             Err(JournalError::Io { .. }) => self.journal.put(&self.key, &record).await?,
@@ -128,6 +132,11 @@ impl Log {
         }
     }
 
+    fn changed(&self, number: u32) -> JournalError {
+        let reason = "it is not the record that was read before: the journal was changed while in use".to_owned();
+        JournalError::Damaged { path: self.path(number), reason }
+    }
+
     fn path(&self, number: u32) -> String {
         codec::record_path(&self.journal.root(), &self.key, number)
     }
@@ -150,9 +159,17 @@ mod tests {
         let before = journal.snapshot();
         let event = || Event::LeaseReleased { holder: table.0 };
         log.append_always(event(), &clock, &ann).await.unwrap();
+        let first = journal.snapshot();
         log.append_always(event(), &clock, &ann).await.unwrap();
         assert!(log.refresh().await.is_ok());
         journal.restore(&before);
         assert!(matches!(log.refresh().await, Err(JournalError::Damaged { .. })));
+        assert!(matches!(log.append(event(), &clock, &ann).await, Err(JournalError::Damaged { .. })));
+        // Another took the number that was free again: nothing is put behind a record that nobody read.
+        journal.restore(&first);
+        let mut other = Log::open(Arc::new(journal.clone()), log.key().clone()).await.unwrap();
+        other.append_always(event(), &clock, &Owner("bob".to_owned())).await.unwrap();
+        assert!(matches!(log.append_always(event(), &clock, &ann).await, Err(JournalError::Damaged { .. })));
+        assert_eq!(journal.read(log.key()).await.unwrap().len(), 2);
     }
 }

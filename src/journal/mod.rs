@@ -24,6 +24,7 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::digest::Digest;
@@ -142,6 +143,12 @@ pub trait Journal: Debug + Send + Sync {
 
     /// All records of a log, in order, the first numbered 1. Empty for a log that does not exist.
     async fn read(&self, log: &LogKey) -> Result<Vec<Record>, JournalError>;
+
+    /// Is the record of this number the one of this id? `false` where there is none. Which it was when the log was read, tells
+    /// whether the journal was put back to an earlier state since.
+    async fn holds(&self, log: &LogKey, number: u32, id: Uuid) -> Result<bool, JournalError> {
+        Ok(self.read(log).await?.iter().any(|record| record.number == number && record.id == id))
+    }
 
     /// Puts a record under its number if there is none yet. Returns once it is durable.
     async fn put(&self, log: &LogKey, record: &Record) -> Result<Put, JournalError>;

@@ -321,6 +321,12 @@ impl Journal for ObjectJournal {
         Ok(records)
     }
 
+    async fn holds(&self, log: &LogKey, number: u32, id: Uuid) -> Result<bool, JournalError> {
+        let path = format!("{}/{}", codec::log_path(log), codec::record_name(number));
+        let Some(bytes) = self.get(&path).await? else { return Ok(false) };
+        Ok(codec::decode(&self.location(&path), number, &bytes)?.id == id)
+    }
+
     async fn put(&self, log: &LogKey, record: &Record) -> Result<Put, JournalError> {
         let folder = codec::log_path(log);
         let path = format!("{folder}/{}", codec::record_name(record.number));

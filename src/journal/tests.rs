@@ -227,7 +227,7 @@ async fn memory_is_lost_and_restored() {
     journal.restore(&backup);
     assert_eq!(attempts(&journal.read(&key("p")).await.unwrap()), [1]);
     // A writer that knows more than the store does not go on.
-    assert!(matches!(log.append(reply(3), &clock, &ann()).await, Err(JournalError::Impossible { .. })));
+    assert!(matches!(log.append(reply(3), &clock, &ann()).await, Err(JournalError::Damaged { .. })));
     journal.forget();
     assert!(journal.read(&key("p")).await.unwrap().is_empty());
 }

@@ -48,7 +48,11 @@ impl StepHook for Long {
         for _ in 0..4 {
             let before = lease().await;
             self.clock.advance_ms(9 * HOUR);
-            while lease().await.sequence == before.sequence {
+            for turn in 0.. {
+                if lease().await.sequence != before.sequence {
+                    break;
+                }
+                assert!(turn < 10_000, "it is not renewed");
                 yield_now().await;
             }
             let now = lease().await;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use calve::catalog::faults::Fault;
+use calve::catalog::unreachable::Unreachable;
 use calve::coordinator::{Coordinator, RecoverRequest, StageMode, Step, StepHook};
+use calve::ids::Owner;
 use calve::journal::record::{Event, Record, Verb};
 use calve::publish::reconcile::State;
 use calve::publish::recover::{Left, Stands};
@@ -12,7 +14,7 @@ use calve::report::{LeaseStanding, RecoverDid, RecoverItem, RecoverReport, Repor
 use calve::testing::{Bed, KINDS, Kind};
 use tokio::sync::Notify;
 
-use crate::support::{history, log_of, refs};
+use crate::support::{history, log_of, refs, unavailable};
 
 /// Stops for ever at one step of one verb, and says when it is there.
 #[derive(Debug)]
@@ -165,4 +167,88 @@ async fn a_claim_does_not_hide_who_was_cut_off() {
         assert!(again.warnings.iter().any(|warning| warning.contains("not added again")), "{step:?}: {again:?}");
         assert_eq!(bed.ids_at(again.snapshot).await, [1, 2, 3, 4]);
     }
+}
+
+/// What an engine made visible gets its receipt; what it made visible without evidence is for a person.
+#[tokio::test]
+async fn a_bypass_gets_its_receipt() {
+    for kind in KINDS {
+        let (bed, calve, _) = history(kind).await;
+        let seal = bed.sealed(&calve, "p", 9, &[(9, 4, 40)]).await;
+        bed.engine().move_branch("main", seal).await;
+        let dry = recover(&calve, &DRY).await;
+        assert_eq!(only(&dry).did, RecoverDid::WouldRecord);
+        assert!(!refs(&bed).await.contains_key(&bed.id("p").published_ref()));
+        let report = recover(&calve, &PLAIN).await;
+        let item = only(&report);
+        assert_eq!((item.did, item.stands, report.exit_code()), (RecoverDid::Settled, Some(Stands::Settled), 0));
+        assert_eq!(refs(&bed).await[&bed.id("p").published_ref()].snapshot, seal);
+        let again = recover(&calve, &PLAIN).await;
+        let now = recover(&calve, &PLAIN).await;
+        assert_eq!((again.exit_code(), now.settled), (0, 1), "{again:?}");
+    }
+    let (bed, calve, _) = history(Kind::Fake).await;
+    bed.begin(&calve, "p", "day = '2013-08-09'").await;
+    let staged = bed.stage(&calve, "p", StageMode::Append, &[(9, 4, 40)]).await.snapshot;
+    bed.engine().move_branch("main", staged).await;
+    let report = recover(&calve, &FENCE).await;
+    let item = only(&report);
+    assert_eq!((item.did, item.stands, report.exit_code()), (RecoverDid::Settled, Some(Stands::Escalate), 21));
+}
+
+/// A table is found under its new name; one that is gone leaves open only what was in flight; a catalog that does not
+/// answer hides nothing that was sent.
+#[tokio::test]
+async fn tables_that_are_not_where_they_were() {
+    let stage = async || {
+        let (bed, calve, _) = history(Kind::Fake).await;
+        bed.sealed(&calve, "p", 9, &[(9, 4, 40)]).await;
+        bed.begin(&calve, "open", "day = '2013-08-10'").await;
+        bed.faults.push(Fault::LoseRequest);
+        assert_eq!(bed.publish(&calve, "p").await.exit_code(), 20);
+        (bed, calve)
+    };
+    let told = |report: &RecoverReport| {
+        let mut told: Vec<_> = report
+            .publications
+            .iter()
+            .map(|item| (item.finding.publication.to_string(), item.table.clone(), item.stands))
+            .collect();
+        told.sort_by(|one, other| one.0.cmp(&other.0));
+        told
+    };
+    let (bed, calve) = stage().await;
+    let fake = bed.fake.clone().expect("a fake catalog");
+    let new: calve::ids::TableName = "lake.renamed".parse().unwrap();
+    assert!(fake.rename(&bed.table, &new));
+    for table in [None, Some(new.clone()), Some(bed.table.clone())] {
+        let report = recover(&calve, &RecoverRequest { table: table.clone(), ..PLAIN }).await;
+        let open = ("open".to_owned(), Some(new.clone()), Some(Stands::Open));
+        let p = ("p".to_owned(), Some(new.clone()), Some(Stands::Unresolved));
+        assert_eq!((told(&report), report.exit_code()), (vec![open, p], 20), "{table:?}");
+    }
+
+    let (bed, calve) = stage().await;
+    assert!(bed.fake.as_ref().expect("a fake catalog").drop_table(&bed.table));
+    let gone = |again: &str| {
+        let open = ("open".to_owned(), Some(bed.table.clone()), Some(Stands::TableGone));
+        let p = ("p".to_owned(), Some(bed.table.clone()), Some(Stands::Unresolved));
+        (again.to_owned(), vec![open, p], 20)
+    };
+    let report = recover(&calve, &FENCE).await;
+    assert_eq!(("missing".to_owned(), told(&report), report.exit_code()), gone("missing"));
+    bed.create().await;
+    let report = recover(&calve, &FENCE).await;
+    assert_eq!(("replaced".to_owned(), told(&report), report.exit_code()), gone("replaced"));
+
+    let (bed, _) = stage().await;
+    let silent = Unreachable::new(bed.catalog.identity().clone(), "catalog".to_owned(), unavailable());
+    let silent = Coordinator::new(Arc::new(silent), bed.journal.clone(), bed.clock.clone(), Owner("ann".to_owned()));
+    let report = recover(&silent, &FENCE).await;
+    let p = ("p".to_owned(), Some(bed.table.clone()), Some(Stands::Unresolved));
+    assert_eq!((told(&report), report.exit_code()), (vec![p], 20));
+    let [problem] = &report.problems[..] else { panic!("{report:?}") };
+    assert!(problem.publication == bed.id("open") && problem.exit == 1 && problem.error.contains("503"), "{problem:?}");
+    let error = silent.recover(&RecoverRequest { table: Some("lake.other".parse().unwrap()), ..PLAIN }).await;
+    assert_eq!(error.expect_err("nothing is known of it").exit_code(), 1);
 }

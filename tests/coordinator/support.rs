@@ -18,6 +18,7 @@ use calve::observed::ObservedRef;
 use calve::testing::{Bed, Kind};
 use futures::future::BoxFuture;
 use iceberg::TableCreation;
+use uuid::Uuid;
 
 /// A bed of one kind whose main holds ids 1 to 3 on 8 August.
 pub async fn history(kind: Kind) -> (Bed, Coordinator, SnapshotId) {
@@ -164,6 +165,9 @@ impl Journal for Crowded {
     async fn read(&self, log: &LogKey) -> Result<Vec<Record>, JournalError> {
         Self::run(&self.before_read).await;
         self.inner.read(log).await
+    }
+    async fn holds(&self, log: &LogKey, number: u32, id: Uuid) -> Result<bool, JournalError> {
+        self.inner.holds(log, number, id).await
     }
     async fn put(&self, log: &LogKey, record: &Record) -> Result<Put, JournalError> {
         Self::run(&self.before_put).await;
