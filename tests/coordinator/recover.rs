@@ -5,16 +5,20 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use calve::catalog::faults::Fault;
 use calve::catalog::unreachable::Unreachable;
+use calve::clock::Clock;
 use calve::coordinator::{Coordinator, RecoverRequest, StageMode, Step, StepHook};
 use calve::ids::Owner;
+use calve::journal::lease::{self, Keeper, Taken};
+use calve::journal::log::Log;
 use calve::journal::record::{Event, Record, Verb};
 use calve::publish::reconcile::State;
 use calve::publish::recover::{Left, Stands};
+use calve::publish::rerun::RunStep;
 use calve::report::{LeaseStanding, RecoverDid, RecoverItem, RecoverReport, Report};
 use calve::testing::{Bed, KINDS, Kind};
 use tokio::sync::Notify;
 
-use crate::support::{history, log_of, refs, unavailable};
+use crate::support::{history, log_key, log_of, refs, unavailable};
 
 /// Stops for ever at one step of one verb, and says when it is there.
 #[derive(Debug)]
@@ -251,4 +255,24 @@ async fn tables_that_are_not_where_they_were() {
     assert!(problem.publication == bed.id("open") && problem.exit == 1 && problem.error.contains("503"), "{problem:?}");
     let error = silent.recover(&RecoverRequest { table: Some("lake.other".parse().unwrap()), ..PLAIN }).await;
     assert_eq!(error.expect_err("nothing is known of it").exit_code(), 1);
+}
+
+/// The same for a job: who held the lease may still be writing to the branch, so that it is given to no other.
+#[tokio::test]
+async fn a_claim_does_not_free_the_branch_of_a_job() {
+    let (bed, calve, _) = history(Kind::Fake).await;
+    bed.faults.push(Fault::LoseReply);
+    bed.begin(&calve, "p", "day = '2013-08-09'").await;
+    let step = async || calve.run_step(&bed.table, &bed.id("p")).await.expect("a step");
+    assert_eq!(step().await, RunStep::RunJob, "nobody was at work on it");
+    let mut log = Log::open(bed.journal.clone(), log_key(&bed, "p").await).await.expect("a log");
+    let (holder, keeper) = (bed.clock.fresh_uuid(), Keeper::Process(None));
+    let taken =
+        lease::take(&mut log, bed.clock.as_ref(), calve.owner(), holder, &keeper, lease::DEFAULT_DURATION).await;
+    assert!(matches!(taken, Ok(Taken::Ours(_))), "{taken:?}");
+    bed.clock.advance_ms(2 * DAY);
+    assert_eq!(step().await, RunStep::Restart);
+    let report = recover(&bed.coordinator("ann"), &PLAIN).await;
+    assert_eq!(only(&report).did, RecoverDid::Recorded, "under a claim, which is given back");
+    assert_eq!(step().await, RunStep::Restart);
 }
