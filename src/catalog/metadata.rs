@@ -96,7 +96,7 @@ fn plain_branch() -> SnapshotRetention {
 /// implementation would have it).
 ///
 /// Only `main` needs care: setting it writes a log entry. So the entry is taken off first, and setting the ref writes
-/// the same one again.
+/// the same one again; or, where the table was changed long after main was moved, one more of the same snapshot.
 fn restore_refs(json: &[u8], refs: Refs, last_updated_ms: i64) -> Result<TableMetadata, String> {
     let failed = |e: iceberg::Error| e.to_string();
     let main = refs.get(MAIN_BRANCH).filter(|main| main.retention != plain_branch()).cloned();
@@ -120,13 +120,15 @@ fn restore_refs(json: &[u8], refs: Refs, last_updated_ms: i64) -> Result<TableMe
 }
 
 /// The JSON with a snapshot log that ends with the current snapshot, or where `off`, with that entry taken off and the
-/// table's time set back to it; and the entry's time.
+/// table's time set back to it as far as the crate allows; and that time.
 fn without_last_log_entry(json: &[u8], last_updated_ms: i64, off: bool) -> Result<(Value, i64), String> {
     let mut value: Value = serde_json::from_slice(json).map_err(|e| e.to_string())?;
     let current = value.get("current-snapshot-id").and_then(Value::as_i64).filter(|id| *id != -1);
     let (Some(current), Some(fields)) = (current, value.as_object_mut()) else {
         return Ok((value, last_updated_ms));
     };
+    let files = fields.get("metadata-log").and_then(Value::as_array);
+    let newest_file = files.and_then(|files| files.last()?.get("timestamp-ms")?.as_i64());
     let log = fields.entry("snapshot-log").or_insert(Value::Null);
     if log.is_null() {
         *log = Value::Array(Vec::new());
@@ -141,8 +143,18 @@ fn without_last_log_entry(json: &[u8], last_updated_ms: i64, off: bool) -> Resul
     if !off {
         return Ok((value, last_updated_ms));
     }
+    let time_of = |entry: &Value| entry.get("timestamp-ms").and_then(Value::as_i64);
     let entry = log.pop();
-    let time = entry.and_then(|entry| entry.get("timestamp-ms").and_then(Value::as_i64)).unwrap_or(last_updated_ms);
+    let mut time = entry.as_ref().and_then(time_of).unwrap_or(last_updated_ms);
+    // The crate reads no table whose time is before that of its newest metadata log entry. Where main was not moved for
+    // so long, its entry stays where it is, and the one that is written again follows it.
+    let file = newest_file.filter(|file| *file > time);
+    if let Some(file) = file {
+        time = file;
+        if log.last().and_then(id_of) != Some(current) {
+            log.extend(entry);
+        }
+    }
     let _previous = fields.insert("last-updated-ms".to_owned(), time.into());
     Ok((value, time))
 }
@@ -330,6 +342,27 @@ mod tests {
         let read = parse(&render(&metadata).unwrap(), "f").unwrap();
         assert_eq!(read, metadata);
         assert_eq!(refs_of(&read).len(), 3);
+    }
+
+    /// The crate refuses a table whose time lies over a minute before its newest metadata log entry.
+    #[test]
+    fn version_1_is_read_long_after_main_was_moved() {
+        let (mut metadata, clock) = table(FormatVersion::V1, 0);
+        let (log, mut now) = (metadata.history().to_vec(), metadata.last_updated_ms());
+        for name in ["a", "b", "c"] {
+            now += 3_600_000;
+            let later = ManualClock::new(crate::clock::instant(now).unwrap(), 1);
+            let updates = vec![set(name, SnapshotId(1), &RefKind::KEPT_TAG)];
+            let commit = Commit { table: "n.t".parse().unwrap(), requirements: vec![], updates, key: clock.fresh_key() };
+            let next = apply::apply(&commit, &metadata, "memory:///n/t/metadata/old.json", &later).unwrap();
+            metadata = parse(&render(&next).unwrap(), "f").unwrap();
+            assert_eq!(metadata.last_updated_ms(), now, "{name}");
+            assert_eq!(refs_of(&metadata), refs_of(&next), "{name}");
+            assert_eq!(metadata.history()[..log.len()], log, "{name}: what was logged stays");
+            assert!(metadata.history().len() <= log.len() + 1, "{name}: {:?}", metadata.history());
+            assert!(metadata.history().iter().skip(log.len()).all(|entry| entry.snapshot_id == 2), "{name}");
+        }
+        assert_eq!(refs_of(&metadata)[&RefName::main()].kind, OWN);
     }
 
     #[test]
