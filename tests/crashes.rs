@@ -7,9 +7,8 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use calve::catalog::faults::{Answer, Fault};
-use calve::coordinator::{Coordinator, StageMode, Step, StepHook};
+use calve::coordinator::{Coordinator, StageMode, Step};
 use calve::ids::SnapshotId;
 use calve::journal::memory::MemoryJournal;
 use calve::journal::record::Verb;
@@ -17,43 +16,8 @@ use calve::publish::PublishOutcome;
 use calve::publish::outcome::EXIT_DONE;
 use calve::publish::reconcile::{Finding, Sent, State};
 use calve::report::Report;
+use calve::testing::crash::{STEPS, crash};
 use calve::testing::{Bed, KINDS, Kind};
-use tokio::sync::Notify;
-
-/// Stops for ever at one step of one verb, and says when it is there.
-#[derive(Debug)]
-struct CrashAt {
-    verb: Verb,
-    step: Step,
-    there: Notify,
-}
-
-#[async_trait]
-impl StepHook for CrashAt {
-    async fn reached(&self, verb: Verb, step: Step) {
-        if (verb, step) == (self.verb, self.step) {
-            self.there.notify_one();
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-const STEPS: [Step; 4] = [Step::Intended, Step::Answered, Step::Recorded, Step::Decided];
-
-/// Runs a use case until it reaches the step, and drops it there as a killed process would be.
-async fn crash<F, Fut, T>(bed: &Bed, verb: Verb, step: Step, run: F)
-where
-    F: FnOnce(Coordinator) -> Fut,
-    Fut: Future<Output = T>,
-{
-    let hook = Arc::new(CrashAt { verb, step, there: Notify::new() });
-    let doomed = bed.coordinator("ann").with_steps(hook.clone());
-    tokio::select! {
-        biased;
-        _ = run(doomed) => panic!("{verb:?} went past {step:?}"),
-        () = hook.there.notified() => {}
-    }
-}
 
 /// What the network may do to a request; nothing, where the process ends before there is one.
 fn faults(step: Step) -> Vec<Fault> {

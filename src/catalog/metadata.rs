@@ -353,7 +353,8 @@ mod tests {
             now += 3_600_000;
             let later = ManualClock::new(crate::clock::instant(now).unwrap(), 1);
             let updates = vec![set(name, SnapshotId(1), &RefKind::KEPT_TAG)];
-            let commit = Commit { table: "n.t".parse().unwrap(), requirements: vec![], updates, key: clock.fresh_key() };
+            let commit =
+                Commit { table: "n.t".parse().unwrap(), requirements: vec![], updates, key: clock.fresh_key() };
             let next = apply::apply(&commit, &metadata, "memory:///n/t/metadata/old.json", &later).unwrap();
             metadata = parse(&render(&next).unwrap(), "f").unwrap();
             assert_eq!(metadata.last_updated_ms(), now, "{name}");

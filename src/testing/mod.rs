@@ -4,6 +4,7 @@
 //! they really send; a [`Network`] loses, repeats and delays. So that one text plays over any catalog.
 
 mod bed;
+pub mod crash;
 pub mod model;
 mod network;
 mod recovering;

@@ -138,7 +138,7 @@ impl Plan {
         for name in ["ann", "bob", "cyd"].into_iter().take(number) {
             let table = dice.below(tables.len());
             let mut tasks = Vec::new();
-            for _ in 0..1 + dice.below(2) {
+            for _ in 0..1 + usize::from(dice.percent(30)) {
                 tasks.extend(program(&mut dice));
             }
             operators.push(OperatorPlan { name, table, elsewhere: dice.percent(6), tasks });

@@ -212,10 +212,10 @@ impl Simulation {
         // Whoever is told to, or waits for a lease, runs the same line again; a few times.
         let again = match ending.code {
             1 | 20 => self.dice.percent(75),
-            13 => self.dice.percent(25),
+            13 => self.dice.percent(50),
             _ => self.dice.percent(5),
         };
-        if ending.code == 13 && self.dice.percent(50) {
+        if ending.code == 13 && self.dice.percent(70) {
             self.world.clock.advance_ms(25 * 3_600_000);
         }
         let operator = &mut self.operators[number];

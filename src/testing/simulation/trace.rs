@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// How long a line is shown, in characters.
+const WIDTH: usize = 200;
+
 /// The lines of one simulation.
 #[derive(Debug, Clone, Default)]
 pub struct Trace(Vec<Line>);
@@ -16,7 +19,13 @@ struct Line {
 impl Trace {
     /// Something that matters to who wants to understand a violation.
     pub(super) fn add(&mut self, who: impl Into<String>, what: impl Into<String>) {
-        self.0.push(Line { who: who.into(), what: what.into(), plain: false });
+        let what: String = what.into();
+        // Long messages repeat themselves.
+        let what = match what.char_indices().nth(WIDTH) {
+            Some((end, _)) => format!("{}…", what.get(..end).unwrap_or_default()),
+            None => what,
+        };
+        self.0.push(Line { who: who.into(), what, plain: false });
     }
 
     /// A call that went as calls should.

@@ -69,34 +69,6 @@ async fn several_publishers_at_once() {
     }
 }
 
-/// 32: two seals, the first one's publish still in flight when the second is sent: whichever is applied, the answer is
-/// published, once, and never ambiguous.
-#[tokio::test]
-async fn a_request_for_an_older_seal() {
-    for kind in KINDS {
-        for held in [false, true] {
-            let (bed, calve, _) = history(kind).await;
-            bed.sealed(&calve, "p", 9, &[(9, 4, 40)]).await;
-            bed.faults.push(Fault::Hold);
-            assert_eq!(bed.publish(&calve, "p").await.exit_code(), 20);
-            let second = bed.validate(&calve, "p").await.seal.expect("sealed again");
-            if held {
-                bed.faults.push(Fault::Hold);
-                assert_eq!(bed.publish(&calve, "p").await.exit_code(), 20);
-            } else {
-                assert_eq!(bed.publish(&calve, "p").await.exit_code(), 0);
-            }
-            assert!(matches!(bed.faults.release_held().await, Some(calve::catalog::Reply::Refused { .. })));
-            if held {
-                assert!(matches!(bed.faults.release_held().await, Some(calve::catalog::Reply::Accepted { .. })));
-            }
-            let found = bed.reconcile(&calve, "p").await;
-            assert!(matches!(found.finding.state, State::Published { snapshot, .. } if snapshot == second));
-            assert_eq!(bed.ids().await, [1, 2, 3, 4]);
-        }
-    }
-}
-
 /// Conflicts that the table does not show: the identical request again, three times at most.
 #[tokio::test]
 async fn conflicts_without_a_reason() {
