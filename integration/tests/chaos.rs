@@ -23,14 +23,14 @@ impl Watch for Stories {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_publication_is_visible_once_or_not_at_all_as_it_was_told() {
     let options =
-        Options { publications: 28, seed: 5, services: SERVICES.to_vec(), jobs: 4, a_table: 7, only: None, keep: None };
+        Options { publications: 24, seed: 5, services: SERVICES.to_vec(), jobs: 4, a_table: 6, only: None, keep: None };
     let stories = Arc::new(Stories::default());
     let report = run(&options, stories.clone()).await.unwrap();
     println!("seed {}: {report}", options.seed);
     let stories = stories.0.lock().unwrap();
     assert!(stories.is_empty() && report.is_clean(), "{report}\n{}", stories.join("\n"));
-    assert_eq!((report.publications, report.unresolved, report.tables), (28, 0, 4));
+    assert_eq!((report.publications, report.unresolved, report.tables), (24, 0, 4));
     // Else nothing was shown.
     assert!(report.published >= 10 && report.not_published >= 1, "{report}");
-    assert!(report.killed >= 5 && report.faults >= 15 && report.conflicts >= 1, "{report}");
+    assert!(report.killed >= 3 && report.faults >= 10 && report.conflicts >= 1, "{report}");
 }

@@ -107,7 +107,7 @@ pub(super) fn judge(played: &Played, finals: &Finals, facts: &Facts<'_>) -> (Out
     let mut wrong = Wrong { contradictions: played.problems.clone(), ..Wrong::default() };
     let own: BTreeMap<&String, &Told> = finals.told.iter().filter(|(id, _)| is_of(plan.number, id)).collect();
     for (id, told) in &played.told {
-        let last = own.get(id).copied().unwrap_or(&Told::Unknown);
+        let last = finals.told.get(id).unwrap_or(&Told::Unknown);
         if last != told {
             wrong.contradictions.push(format!("{id} was told as {told}, and is told as {last} in the end"));
         }

@@ -134,7 +134,7 @@ impl Plan {
             _ if by_run => Other::Append,
             _ => Other::Bypass,
         };
-        let at_publish = (when != Some(When::Meanwhile) && chance(&mut rng, 35)).then(|| pick(&mut rng, &FAULTS));
+        let at_publish = (when != Some(When::Meanwhile) && chance(&mut rng, 45)).then(|| pick(&mut rng, &FAULTS));
         let beside = match rng.u32(..100) {
             0..5 => Some(Beside::Publish),
             5..9 => Some(Beside::Abandon),

@@ -34,8 +34,6 @@ pub(super) struct Ground {
     pub contract: PathBuf,
     /// Whoever else commits to main.
     pub other: Outsider,
-    /// Does the command know `recover`?
-    pub recovers: bool,
 }
 
 /// What became of a publication, as its processes told it.
@@ -168,21 +166,21 @@ impl<'a> Player<'a> {
     async fn attempt(&mut self, id: &str) -> Result<Told> {
         let scope = self.scope();
         if !self.done("begin", id, &["--scope", &scope]).await? {
-            return self.settle(id).await;
+            return self.settle(id, Told::Nothing).await;
         }
         let file = self.write(id, id)?;
         let mode = if self.played.plan.replace { "--replace" } else { "--append" };
         self.staged = self.done("stage", id, &[&file, mode]).await?;
         let contract = self.contract.clone();
         if !self.staged || !self.done("validate", id, &["--contract", &contract]).await? {
-            return self.settle(id).await;
+            return self.settle(id, Told::Nothing).await;
         }
         if matches!(self.played.plan.other, Some((When::Before, _))) {
             self.other(id).await;
         }
         match self.first_publish(id).await? {
             told if told.is_final() => Ok(told),
-            _ => self.settle(id).await,
+            told => self.settle(id, told).await,
         }
     }
 
@@ -326,15 +324,14 @@ impl<'a> Player<'a> {
                 _ => {}
             }
         }
-        let told = self.settle(id).await?;
+        let told = self.settle(id, Told::Nothing).await?;
         self.note(&format!("{id} is told as {told}"));
         Ok(())
     }
 
-    /// Asks until the last word is told, and does what it takes.
-    async fn settle(&mut self, id: &str) -> Result<Told> {
+    /// Asks until the last word is told, and does what it takes. `told` is what is known already.
+    async fn settle(&mut self, id: &str, mut told: Told) -> Result<Told> {
         let [calm, released, abandoned, all] = TURNS;
-        let mut told = Told::Nothing;
         for turn in 0..all {
             if turn >= calm {
                 self.calm();
@@ -342,7 +339,9 @@ impl<'a> Player<'a> {
             if turn >= released {
                 self.release_all().await;
             }
-            told = Told::of("reconcile", &self.line("reconcile", id, &[]).await?);
+            if turn > 0 || told == Told::Nothing {
+                told = Told::of("reconcile", &self.line("reconcile", id, &[]).await?);
+            }
             let gives_up = self.played.plan.gives_up || turn >= abandoned;
             let contract = self.contract.clone();
             let (verb, after) = match &told {
@@ -400,7 +399,9 @@ impl<'a> Player<'a> {
         let ended = self.noted(line, ended, id);
         if ended.code.is_none() && self.rng.u32(..100) < 80 {
             let table = self.table.name.clone();
-            let recover: &[&str] = if self.ground.recovers { &["recover", &table] } else { &["reconcile", &table, id] };
+            // Whatever is open then, and nobody is at work on, is closed for good, whosever it is.
+            let recover: &[&str] =
+                if self.rng.u32(..100) < 4 { &["recover", &table, "--fence"] } else { &["recover", &table] };
             let recovered = process::calve(&self.folder, recover, None).await?;
             self.noted(recover, recovered, id);
         }
@@ -432,15 +433,27 @@ impl<'a> Player<'a> {
         {
             self.problem(misfit);
         }
-        let told = Told::of(verb, &ended);
-        if told.is_final() {
-            let report = ended.report();
-            let of = report.get("publication").or_else(|| report.pointer("/finding/publication"));
-            let of = of.and_then(serde_json::Value::as_str).unwrap_or(id).to_owned();
-            self.played.told.push((of, told));
+        let report = ended.report();
+        if verb == "recover" {
+            if ended.code == Some(2) {
+                self.problem("recover ends with 2, and nothing is wrong with its line".to_owned());
+            }
+            let items = report.get("publications").and_then(serde_json::Value::as_array);
+            for finding in items.into_iter().flatten().filter_map(|item| item.get("finding")) {
+                let id = finding.get("publication").and_then(serde_json::Value::as_str).unwrap_or_default();
+                self.told(id, Told::of_finding(finding));
+            }
         }
+        let of = report.get("publication").or_else(|| report.pointer("/finding/publication"));
+        self.told(of.and_then(serde_json::Value::as_str).unwrap_or(id), Told::of(verb, &ended));
         self.rests.extend(ended.rest.take());
         ended
+    }
+
+    fn told(&mut self, id: &str, told: Told) {
+        if told.is_final() {
+            self.played.told.push((id.to_owned(), told));
+        }
     }
 
     fn problem(&mut self, text: String) {

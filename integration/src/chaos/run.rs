@@ -13,7 +13,6 @@ use super::check::Outcome;
 use super::outsider::Outsider;
 use super::plan::Plan;
 use super::play::{Ground, Played, play};
-use super::process;
 use super::table::{Judged, Table};
 use crate::beds::Service;
 use crate::services::shared_seaweedfs;
@@ -29,6 +28,9 @@ kind = \"schema\"
 mode = \"compatible\"
 columns = [{ name = \"number\", type = \"long\" }]
 ";
+
+/// Tables of each catalog that are worked on at the same time, so that not every publication meets a conflict.
+const TABLES_AT_ONCE: u64 = 2;
 
 /// What is to be played.
 #[derive(Debug, Clone)]
@@ -154,8 +156,7 @@ pub async fn run(options: &Options, watch: Arc<dyn Watch>) -> Result<Report> {
     let tables = prepare(options, &folder).await?;
     let contract = folder.join("contract.toml");
     std::fs::write(&contract, CONTRACT).map_err(|error| HarnessError::io(contract.display(), &error))?;
-    let recovers = process::calve(&folder, &["recover", "--help"], None).await?.code == Some(0);
-    let ground = Arc::new(Ground { work: folder, contract, other: Outsider::start()?, recovers });
+    let ground = Arc::new(Ground { work: folder, contract, other: Outsider::start()? });
     let reader = Arc::new(Outsider::start()?);
 
     let queue: Vec<(u64, Arc<Table>)> = in_order(&tables);
@@ -222,17 +223,21 @@ async fn prepare(options: &Options, folder: &std::path::Path) -> Result<Vec<Arc<
         command::binary()?;
         python::venv()?;
         shared_seaweedfs()?;
-        let services = options.services.len().max(1) as u64;
+        let places = (0..).take_while(|place| first_of(&options, *place) < options.publications);
         let mut tables = Vec::new();
-        for (place, first) in (0..options.publications).step_by(step(options.a_table, services)).enumerate() {
-            let last = options.publications.min(first.saturating_add(options.a_table.saturating_mul(services)));
-            for (at, service) in (0..).zip(&options.services) {
-                let all = (first..last).filter(|number| number % services == at);
+        for (place, first) in places.map(|place| (place, first_of(&options, place))) {
+            let lanes = lanes(&options);
+            let last = options.publications.min(first.saturating_add(options.a_table.max(1).saturating_mul(lanes)));
+            for lane in 0..lanes {
+                let Some(service) = options.services.iter().cycle().nth(usize::try_from(lane).unwrap_or(0)) else {
+                    continue;
+                };
+                let all = (first..last).filter(|number| number % lanes == lane);
                 let numbers: Vec<_> = all.filter(|number| options.only.is_none_or(|only| only == *number)).collect();
                 if !numbers.is_empty() {
-                    let name = format!("chaos_{run}.t{place}");
-                    let folder = folder.join(format!("{service:?}-{place}"));
-                    tables.push(Arc::new(Table::new(*service, name, place as u64, numbers, folder)?));
+                    let name = format!("chaos_{run}.t{place}_{lane}");
+                    let folder = folder.join(format!("t{place}-{lane}"));
+                    tables.push(Arc::new(Table::new(*service, name, place + lane, numbers, folder)?));
                 }
             }
         }
@@ -241,8 +246,14 @@ async fn prepare(options: &Options, folder: &std::path::Path) -> Result<Vec<Arc<
     tokio::task::spawn_blocking(start).await.map_err(|error| HarnessError(error.to_string()))?
 }
 
-fn step(a_table: u64, services: u64) -> usize {
-    usize::try_from(a_table.max(1).saturating_mul(services)).unwrap_or(usize::MAX)
+/// Tables that are worked on at the same time: as many of each catalog.
+fn lanes(options: &Options) -> u64 {
+    (options.services.len() as u64).saturating_mul(TABLES_AT_ONCE).max(1)
+}
+
+/// The first publication of the tables at this place.
+fn first_of(options: &Options, place: u64) -> u64 {
+    place.saturating_mul(options.a_table.max(1)).saturating_mul(lanes(options))
 }
 
 /// Publications in the order of their numbers, which goes from catalog to catalog.

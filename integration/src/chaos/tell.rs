@@ -54,7 +54,7 @@ impl Told {
             ("abandon", Some(0)) => Self::Closed,
             ("reconcile", Some(_)) => Self::of_finding(report.get("finding").unwrap_or(&Value::Null)),
             ("publish" | "abandon", Some(_)) => match Self::of_finding(report.get("finding").unwrap_or(&Value::Null)) {
-                told @ (Self::Published | Self::Closed) => told,
+                told @ (Self::Published | Self::Closed | Self::Moved) => told,
                 _ => Self::Nothing,
             },
             _ => Self::Nothing,
@@ -134,10 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_final_is_told_by_publish() {
+    fn publish_tells_what_is_final_and_what_moved() {
         let told = |verb, code, state: &str| Told::of(verb, &ended(code, &format!("{{\"finding\":{state}}}")));
         assert_eq!(told("publish", 13, r#"{"state":"closed"}"#), Told::Closed);
         assert_eq!(told("publish", 20, r#"{"state":"sealed","sent":"in-flight"}"#), Told::Nothing);
+        assert_eq!(told("publish", 11, r#"{"state":"moved"}"#), Told::Moved);
         assert_eq!(told("abandon", 13, r#"{"state":"published"}"#), Told::Published);
         assert_eq!(Told::of("publish", &ended(0, "")), Told::Published);
     }
