@@ -50,7 +50,7 @@ impl Table {
     /// The table of this place among those of a catalog; made when the first of its publications begins.
     pub(super) fn new(service: Service, name: String, place: u64, numbers: Vec<u64>, folder: PathBuf) -> Result<Self> {
         let mut properties = service.properties()?;
-        properties.set("calve.identity", &format!("chaos-{service:?}"));
+        properties.set("calve.identity", format!("chaos-{service:?}"));
         Ok(Self {
             properties,
             name,
