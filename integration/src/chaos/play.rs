@@ -215,6 +215,8 @@ impl<'a> Player<'a> {
                     return Ok(false);
                 }
                 Some(11 | 12 | 21) => return Ok(false),
+                // But for a lease that somebody else holds for a while: `recover`, or a process that was killed just now.
+                Some(13) if !ended.out.contains("wait until") => return Ok(false),
                 _ => {}
             }
         }
