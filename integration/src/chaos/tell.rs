@@ -40,6 +40,10 @@ impl Told {
             Some("moved") => Self::Moved,
             Some("open" | "subject-moved" | "foreign") => Self::Open,
             Some("gone") => Self::Gone,
+            // Somebody else made it visible, or removed its receipt: readers see it, and evidence covers it.
+            Some("bypassed" | "receipt-removed") if finding.get("sealed") == Some(&Value::Bool(true)) => {
+                Self::Published
+            }
             Some(other) => Self::Escalated(other.to_owned()),
             None => Self::Nothing,
         }
@@ -141,5 +145,7 @@ mod tests {
         assert_eq!(told("publish", 11, r#"{"state":"moved"}"#), Told::Moved);
         assert_eq!(told("abandon", 13, r#"{"state":"published"}"#), Told::Published);
         assert_eq!(Told::of("publish", &ended(0, "")), Told::Published);
+        assert_eq!(told("reconcile", 0, r#"{"state":"bypassed","sealed":true}"#), Told::Published);
+        assert!(!told("reconcile", 21, r#"{"state":"bypassed","sealed":false}"#).is_final());
     }
 }
