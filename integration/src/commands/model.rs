@@ -22,6 +22,9 @@ pub struct ModelArgs {
     /// Try this mutant alone, and show the whole trace
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
+    /// End each configuration after so many states
+    #[arg(long, value_name = "STATES")]
+    limit: Option<usize>,
 }
 
 /// Runs the command.
@@ -49,7 +52,8 @@ pub fn run(args: &ModelArgs) -> Result<ExitCode> {
     let (mut states, mut violations) = (0, 0);
     for config in configs {
         let started = Instant::now();
-        let explored = explore(config, &Rules::REAL, None, &mut progress(config.name));
+        let config = Config { limit: args.limit.unwrap_or(config.limit), ..*config };
+        let explored = explore(&config, &Rules::REAL, None, &mut progress(config.name));
         println!("{}", line(config.name, &explored, started));
         for found in &explored.found {
             show(found);

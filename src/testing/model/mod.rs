@@ -9,6 +9,8 @@ mod names;
 mod rules;
 mod search;
 mod table;
+#[cfg(test)]
+mod tests;
 mod told;
 mod trace;
 mod world;
