@@ -197,10 +197,11 @@ async fn a_file_outside_the_chain_proves_nothing() {
         let found = bed.reconcile(&stranger(&bed), "p").await;
         assert_eq!((&found.finding.state, found.exit_code()), (&State::Gone, 21), "{:?}", found.finding.proof);
 
-        let named = open.metadata_location.as_ref().expect("a file");
+        let log = load(&bed).await.metadata.metadata_log().to_vec();
+        let named = &log.last().expect("a log").metadata_file;
         let other = uuid::Uuid::from_u128(78).to_string();
         let text = String::from_utf8(bytes).expect("JSON").replace(&open.metadata.uuid().to_string(), &other);
-        open.file_io.delete(named).await.expect("deleted");
+        drop(open.file_io.delete(named).await);
         put(&open, named, text.as_bytes()).await;
         let found = bed.reconcile(&stranger(&bed), "p").await;
         assert_eq!(found.finding.state, State::Gone, "{:?}", found.finding.proof);
