@@ -5,7 +5,7 @@
 use calve::testing::simulation::{Planted, report, simulate};
 
 /// How many seeds an ordinary run of the tests takes.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 24;
 
 #[test]
 fn no_rule_is_broken() {
@@ -26,7 +26,7 @@ fn no_rule_is_broken() {
 
 #[test]
 fn a_seed_decides_everything() {
-    for seed in 0..6 {
+    for seed in 0..3 {
         let (one, other) = (simulate(seed, None).trace.whole(), simulate(seed, None).trace.whole());
         assert_eq!(one, other, "seed {seed}");
     }
@@ -37,6 +37,12 @@ fn planted_bugs_are_found() {
     for planted in Planted::ALL {
         let found = (0..200).find(|seed| simulate(*seed, Some(planted)).violation.is_some());
         let seed = found.unwrap_or_else(|| panic!("{planted:?} was not found"));
-        println!("{planted:?}: {}", report(seed, Some(planted)).expect("a seed decides everything"));
+        println!("{planted:?} is found by seed {seed}");
+        if planted == Planted::MainIgnored {
+            let report = report(seed, Some(planted)).expect("a seed decides everything");
+            for words in [format!("--seed {seed}"), "breaks I7".to_owned(), "PUBLISH is applied".to_owned()] {
+                assert!(report.contains(&words), "{words}: {report}");
+            }
+        }
     }
 }

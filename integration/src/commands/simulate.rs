@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use calve::testing::simulation::{report, simulate};
+use calve::testing::simulation::{Planted, report, simulate};
 use integration::Result;
 
 /// Runs seeds of the deterministic simulation.
@@ -26,9 +26,17 @@ pub struct SimulateArgs {
     /// Show every call of the run, for a single seed
     #[arg(long)]
     trace: bool,
+    /// Plant a bug in the catalog, to see it found: main-ignored, refs-ignored or rebases
+    #[arg(long, value_name = "NAME", value_parser = planted)]
+    planted: Option<Planted>,
     /// Show how often what happened
     #[arg(long)]
     counts: bool,
+}
+
+fn planted(name: &str) -> std::result::Result<Planted, String> {
+    let named = |planted: &Planted| planted.word() == name;
+    Planted::ALL.into_iter().find(named).ok_or_else(|| format!("no planted bug is called {name}"))
 }
 
 /// How often progress is told, in runs.
@@ -38,7 +46,7 @@ const EVERY: u64 = 100;
 pub fn run(args: &SimulateArgs) -> Result<ExitCode> {
     let end = args.seed.saturating_add(args.runs);
     if args.trace {
-        print!("{}", simulate(args.seed, None).trace.whole());
+        print!("{}", simulate(args.seed, args.planted).trace.whole());
     }
     let (next, done) = (AtomicU64::new(args.seed), AtomicU64::new(0));
     let counts: Mutex<BTreeMap<String, u64>> = Mutex::default();
@@ -49,7 +57,7 @@ pub fn run(args: &SimulateArgs) -> Result<ExitCode> {
         if seed >= end {
             return;
         }
-        let simulated = simulate(seed, None);
+        let simulated = simulate(seed, args.planted);
         let mut all = lock(&counts);
         for (what, times) in simulated.counts {
             *all.entry(what).or_default() += u64::from(times);
@@ -75,7 +83,7 @@ pub fn run(args: &SimulateArgs) -> Result<ExitCode> {
     }
     let mut broken = lock(&broken).clone();
     broken.sort_unstable();
-    if let Some(report) = broken.first().and_then(|seed| report(*seed, None)) {
+    if let Some(report) = broken.first().and_then(|seed| report(*seed, args.planted)) {
         println!("{report}");
     }
     println!("runs={} violations={} seeds={}..{end}", args.runs, broken.len(), args.seed);

@@ -49,4 +49,13 @@ pub enum Planted {
 impl Planted {
     /// All of them.
     pub const ALL: [Planted; 3] = [Planted::MainIgnored, Planted::RefsIgnored, Planted::Rebases];
+
+    /// Its name on a command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Planted::MainIgnored => "main-ignored",
+            Planted::RefsIgnored => "refs-ignored",
+            Planted::Rebases => "rebases",
+        }
+    }
 }

@@ -144,12 +144,19 @@ impl Oracle {
         }
     }
 
+    /// A command said that it had added this snapshot.
+    pub fn made(&mut self, table: usize, snapshot: SnapshotId) {
+        if self.tables.get(table).is_some_and(|history| history.role(snapshot).is_none()) {
+            self.violate("I5", format!("snapshot {snapshot} was told to be in the table, and never was"));
+        }
+    }
+
     /// Is this a verdict that a publication may end with?
-    pub fn ended(&mut self, table: usize, id: &PublicationId, state: &State) {
-        let Some(history) = self.tables.get(table) else { return };
+    pub fn may_end(&self, table: usize, id: &PublicationId, state: &State) -> bool {
+        let Some(history) = self.tables.get(table) else { return false };
         let removed = history.removed.contains_key(id);
         let lost = removed || !history.expired.is_empty();
-        let fine = match state {
+        match state {
             State::Published { .. } | State::Closed | State::Unknown => true,
             State::ReceiptRemoved { .. } => removed,
             State::VisibleAfterFence { .. } => !self.shown.contains_key(&(table, id.clone())),
@@ -163,9 +170,6 @@ impl Oracle {
             | State::SubjectMoved { .. }
             | State::Foreign { .. }
             | State::Gone => false,
-        };
-        if !fine {
-            self.violate("L1", format!("{id} ends as {}", state.word()));
         }
     }
 

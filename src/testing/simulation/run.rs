@@ -228,8 +228,12 @@ impl Simulation {
     }
 
     fn heard(&self, table: usize, since: usize, ending: &Ending) {
+        let mut shared = self.world.board.lock();
         if let Some((id, word)) = &ending.told {
-            self.world.board.lock().oracle.told(table, id, *word, since);
+            shared.oracle.told(table, id, *word, since);
+        }
+        if let Some(snapshot) = ending.made {
+            shared.oracle.made(table, snapshot);
         }
     }
 
@@ -366,11 +370,17 @@ impl Simulation {
     /// How each publication ended, for whoever asks.
     async fn verdicts(&mut self, table: usize) {
         let found = self.reconcile_all(table, false).await;
+        // What only a journal vouches for, the one tells in which it was begun.
+        let elsewhere = self.reconcile_all(table, true).await;
         for report in &found {
             let (id, state) = (&report.finding.publication, &report.finding.state);
-            let word = state.word();
-            self.count(format!("end: {word}"));
-            self.world.board.lock().oracle.ended(table, id, state);
+            self.count(format!("end: {}", state.word()));
+            let mut shared = self.world.board.lock();
+            let other = elsewhere.iter().map(|report| &report.finding).find(|finding| finding.publication == *id);
+            let states = [Some(state), other.map(|finding| &finding.state)];
+            if !states.into_iter().flatten().any(|state| shared.oracle.may_end(table, id, state)) {
+                shared.oracle.violate("L1", format!("{id} ends as {}", state.word()));
+            }
         }
         // I10: from the catalog alone while the receipt stands.
         let stranger = Coordinator::new(

@@ -15,7 +15,7 @@ fn cut(seed: u64, planted: Option<Planted>, cut: &Cut) -> Simulated {
 }
 
 /// How many shorter runs are tried.
-const TRIES: u32 = 40;
+const TRIES: u32 = 24;
 
 /// The violation, how to see it again, and the trace of the shortest run that shows it; `None` where there is none.
 pub fn report(seed: u64, planted: Option<Planted>) -> Option<String> {

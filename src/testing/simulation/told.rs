@@ -1,7 +1,7 @@
 //! What a command told whoever ran it.
 
 use crate::coordinator::Error;
-use crate::ids::PublicationId;
+use crate::ids::{PublicationId, SnapshotId};
 use crate::publish::PublishOutcome;
 use crate::publish::outcome::Rejection;
 use crate::publish::reconcile::{Finding, State, Visibility};
@@ -39,13 +39,15 @@ pub(super) struct Ending {
     pub told: Option<(PublicationId, Word)>,
     /// The state that was found, if one was.
     pub state: Option<State>,
+    /// The snapshot that was said to be in the table now.
+    pub made: Option<SnapshotId>,
 }
 
 impl Ending {
     pub fn of<R: Into<Ending>>(result: Result<R, Error>) -> Self {
         match result {
             Ok(report) => report.into(),
-            Err(error) => Self { code: error.exit_code(), words: format!("error: {error}"), told: None, state: None },
+            Err(error) => quiet(error.exit_code(), format!("error: {error}")),
         }
     }
 }
@@ -80,28 +82,32 @@ fn of_finding(finding: &Finding, code: u8) -> Ending {
         words: finding.state.word().to_owned(),
         told: Some((finding.publication.clone(), of_state(&finding.state))),
         state: Some(finding.state.clone()),
+        made: None,
     }
 }
 
 fn quiet(code: u8, words: String) -> Ending {
-    Ending { code, words, told: None, state: None }
+    Ending { code, words, told: None, state: None, made: None }
 }
 
 impl From<BeginReport> for Ending {
     fn from(report: BeginReport) -> Self {
-        quiet(report.exit_code(), if report.already_open { "open already" } else { "open" }.to_owned())
+        let words = if report.already_open { "open already" } else { "open" };
+        Self { made: Some(report.marker), ..quiet(report.exit_code(), words.to_owned()) }
     }
 }
 
 impl From<StageReport> for Ending {
     fn from(report: StageReport) -> Self {
-        quiet(report.exit_code(), format!("staged {} rows", report.rows_added))
+        let words = format!("staged {} rows", report.rows_added);
+        Self { made: Some(report.snapshot), ..quiet(report.exit_code(), words) }
     }
 }
 
 impl From<ValidateReport> for Ending {
     fn from(report: ValidateReport) -> Self {
-        quiet(report.exit_code(), if report.passed { "sealed".to_owned() } else { report.reasons.join("; ") })
+        let words = if report.passed { "sealed".to_owned() } else { report.reasons.join("; ") };
+        Self { made: report.seal, ..quiet(report.exit_code(), words) }
     }
 }
 
@@ -124,6 +130,7 @@ impl From<PublishReport> for Ending {
             words,
             told: Some((report.publication.clone(), of_outcome(&report.outcome))),
             state: report.finding.map(|finding| finding.state),
+            made: None,
         }
     }
 }
@@ -159,6 +166,6 @@ impl From<RunReport> for Ending {
         }
         words.extend(last.as_ref().map(|ending| ending.words.clone()));
         let (told, state) = last.map_or((None, None), |ending| (ending.told, ending.state));
-        Ending { code: report.exit_code, words: words.join(", "), told, state }
+        Ending { code: report.exit_code, words: words.join(", "), told, state, made: None }
     }
 }
