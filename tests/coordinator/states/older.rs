@@ -171,6 +171,9 @@ async fn a_short_log_is_followed_on() {
         bed.engine().update(vec![iceberg::TableUpdate::SetProperties { updates: [keep].into() }]).await;
         let id = bed.id("p");
         forgotten(&bed, &calve, true, &[id.published_ref()]).await;
+        for more in 0..3 {
+            bed.engine().append("main", &[(12, 200 + more, 0)]).await.expect("appended");
+        }
         assert_eq!(load(&bed).await.metadata.metadata_log().len(), 2);
         assert_eq!(bed.reconcile(&stranger(&bed), "p").await.row, 3);
     }
