@@ -163,8 +163,11 @@ impl PublishOutcome {
             }
             State::Closed => rejected(Rejection::Refused, "the publication is closed for ever", reasons),
             State::Sealed { sent: Sent::InFlight, .. } => unresolved(Cause::InFlight, reasons),
-            State::Sealed { sent: Sent::None | Sent::NoJournal, .. } => {
+            State::Sealed { sent: Sent::None, .. } => {
                 rejected(Rejection::Waiting, "it is sealed and waits: no request was sent", reasons)
+            }
+            State::Sealed { sent: Sent::NoJournal, .. } => {
+                rejected(Rejection::Waiting, "it is sealed and waits: no request is recorded here", reasons)
             }
             State::Sealed { sent: Sent::Rejected | Sent::Conflicted, .. } => {
                 rejected(Rejection::Refused, "it was not applied, and can still be published", reasons)

@@ -108,6 +108,10 @@ impl Facts<'_> {
                 let stands = format!("{audit} is still a branch, at the seal {seal}, and main is at its base {main}");
                 vec![match sent {
                     Sent::None => format!("{stands}; the journal has no attempt to publish it"),
+                    Sent::NoJournal if self.intent.has_journal() => format!(
+                        "{stands}; the journal has no attempt to publish it, and does not know of this seal either, so that \
+                         it could not tell of any"
+                    ),
                     Sent::NoJournal => format!("{stands}; there is no journal here that could tell of attempts"),
                     Sent::Rejected => format!("{stands}; every attempt to publish it was refused or never left"),
                     Sent::Conflicted => {

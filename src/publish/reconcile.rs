@@ -375,7 +375,9 @@ impl<'a> Facts<'a> {
         let sent = if replies.iter().any(|(_, open, _)| *open) {
             Sent::InFlight
         } else if replies.is_empty() {
-            if self.intent.has_journal() { Sent::None } else { Sent::NoJournal }
+            // Every request for a seal is recorded after the seal itself. A log that does not have it was lost and begun
+            // anew, or belongs to another coordinator: of requests it knows nothing.
+            if self.intent.seal(seal).is_some() { Sent::None } else { Sent::NoJournal }
         } else if conflicted_last && conflicts < CONFLICTED_TRIES {
             Sent::Conflicted
         } else {

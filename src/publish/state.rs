@@ -68,7 +68,8 @@ pub enum Visibility {
 pub enum Sent {
     /// None is recorded.
     None,
-    /// None is recorded, and there is no journal that could have recorded one.
+    /// None is recorded, and there is no journal that would have recorded one: none at all, or not the one that the seal
+    /// was recorded in. One may have been sent all the same.
     NoJournal,
     /// Every one was refused, or never left. Not final: the candidate can still be published.
     Rejected,

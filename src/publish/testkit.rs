@@ -4,8 +4,8 @@
 //! writer's snapshot of main.
 
 use chrono::DateTime;
+use iceberg::TableUpdate;
 use iceberg::spec::{Operation, Snapshot, Summary};
-use iceberg::{TableRequirement, TableUpdate};
 use std::collections::{BTreeMap, HashMap};
 use uuid::Uuid;
 
@@ -265,48 +265,7 @@ pub fn publish_of(observed: &Observed, seal: SnapshotId) -> Commit {
 
 /// A catalog in one function: the table after this commit, or the requirement that did not hold.
 pub fn apply(observed: &Observed, commit: &Commit) -> Result<Observed, String> {
-    for requirement in &commit.requirements {
-        let holds = match requirement {
-            TableRequirement::UuidMatch { uuid } => observed.uuid.0 == *uuid,
-            TableRequirement::RefSnapshotIdMatch { r#ref, snapshot_id } => {
-                observed.reference(&RefName(r#ref.clone())).map(|found| found.snapshot.0) == *snapshot_id
-            }
-            TableRequirement::CurrentSchemaIdMatch { current_schema_id } => {
-                observed.current_schema_id == *current_schema_id
-            }
-            TableRequirement::DefaultSpecIdMatch { default_spec_id } => observed.default_spec_id == *default_spec_id,
-            other => panic!("{other:?} is no requirement of the protocol"),
-        };
-        if !holds {
-            return Err(format!("{requirement:?}"));
-        }
-    }
-    let mut table = ObservedBuilder(observed.clone());
-    for update in &commit.updates {
-        match update {
-            TableUpdate::AddSnapshot { snapshot } => {
-                let summary = snapshot.summary().additional_properties.clone().into_iter().collect();
-                let parent = snapshot.parent_snapshot_id().map(SnapshotId);
-                table = table.snapshot(SnapshotId(snapshot.snapshot_id()), parent, summary);
-            }
-            TableUpdate::SetSnapshotRef { ref_name, reference } => {
-                let name = RefName(ref_name.clone());
-                let at = SnapshotId(reference.snapshot_id);
-                assert!(
-                    table.0.snapshots.contains_key(&at),
-                    "{ref_name} is set to {at}, which the table does not have"
-                );
-                if name == RefName::main() {
-                    table = table.main(at);
-                }
-                let kind = reference.retention.clone().into();
-                table.0.refs.insert(name, ObservedRef { snapshot: at, kind });
-            }
-            TableUpdate::SetStatistics { .. } => {}
-            other => panic!("{other:?} is no update of the protocol"),
-        }
-    }
-    Ok(table.build())
+    crate::testing::model::apply(observed, commit).map_err(|refused| refused.reason)
 }
 
 /// What BEGIN fixed.

@@ -3,6 +3,7 @@
 //! The last line is `states=<n> invariants=<n> violations=<n> mutants=<caught>/<all>`; the exit code is 1 where an
 //! invariant was broken or a mutant was not caught.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -25,6 +26,39 @@ pub struct ModelArgs {
     /// End each configuration after so many states
     #[arg(long, value_name = "STATES")]
     limit: Option<usize>,
+    /// Give the two coordinators so many commands, instead of the configuration's own
+    #[arg(long, value_name = "A,B", value_parser = pair)]
+    commands: Option<[u8; 2]>,
+    /// Kill processes so often
+    #[arg(long, value_name = "N")]
+    crashes: Option<u8>,
+    /// Let the network fail so often
+    #[arg(long, value_name = "N")]
+    faults: Option<u8>,
+    /// Let others act so often
+    #[arg(long, value_name = "N")]
+    acts: Option<u8>,
+}
+
+impl ModelArgs {
+    fn over(&self, config: &Config) -> Config {
+        Config {
+            limit: self.limit.unwrap_or(config.limit),
+            commands: self.commands.unwrap_or(config.commands),
+            crashes: self.crashes.unwrap_or(config.crashes),
+            faults: self.faults.unwrap_or(config.faults),
+            acts: self.acts.unwrap_or(config.acts),
+            ..*config
+        }
+    }
+}
+
+fn pair(given: &str) -> std::result::Result<[u8; 2], String> {
+    let parsed = given.split_once(',').map(|(a, b)| (a.parse(), b.parse()));
+    match parsed {
+        Some((Ok(a), Ok(b))) => Ok([a, b]),
+        _ => Err("two numbers were expected, e.g. 2,1".to_owned()),
+    }
 }
 
 /// Runs the command.
@@ -49,17 +83,27 @@ pub fn run(args: &ModelArgs) -> Result<ExitCode> {
         None if args.config.is_some() => Vec::new(),
         None => all.iter().collect(),
     };
-    let (mut states, mut violations) = (0, 0);
+    let (mut states, mut violations, mut published) = (0, 0, 0);
+    let mut told = BTreeSet::new();
     for config in configs {
         let started = Instant::now();
-        let config = Config { limit: args.limit.unwrap_or(config.limit), ..*config };
+        let config = args.over(config);
         let explored = explore(&config, &Rules::REAL, None, &mut progress(config.name));
         println!("{}", line(config.name, &explored, started));
         for found in &explored.found {
             show(found);
         }
+        for (row, code) in explored.told.keys() {
+            let _new = told.insert((*row, *code));
+        }
+        published += explored.published;
         states += explored.states;
         violations += explored.violations.values().sum::<usize>();
+    }
+    if published > 0 {
+        let rows: BTreeSet<u8> = told.iter().filter_map(|(row, _)| *row).collect();
+        let codes: BTreeSet<u8> = told.iter().map(|(_, code)| *code).collect();
+        println!("{published} times a PUBLISH was applied; rows told {rows:?}; exit codes {codes:?}");
     }
     let mut caught = 0;
     for mutant in &tried {
@@ -99,8 +143,9 @@ fn progress(name: &'static str) -> impl FnMut(usize) {
 
 fn line(name: &str, explored: &Explored, started: Instant) -> String {
     format!(
-        "{name:26} {:8} states {:9} steps {:6} tables {:7} logs {:4} s",
+        "{name:26} {:8} {} {:9} steps {:6} tables {:7} logs {:4} s",
         explored.states,
+        if explored.whole { "states      " } else { "first states" },
         explored.transitions,
         explored.tables,
         explored.logs,

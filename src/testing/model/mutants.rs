@@ -1,16 +1,16 @@
 //! Rules broken on purpose, one at a time: each has to be caught by an invariant that the rule guards.
 
 use super::checks::Invariant;
-use super::config::{Act, Command, Config, QUIET, Start, UNKNOWNS};
+use super::config::{Act, Command, Config, Fault, QUIET, Start, UNKNOWNS};
 use super::names::id;
 use super::rules::Rules;
 use super::table::{List, Table};
 use super::told::Told;
 use crate::ids::RefName;
-use crate::observed::RefKind;
+use crate::observed::{RefKind, Role, summary};
 use crate::publish::attempt::{ReplyRecord, Verb};
 use crate::publish::commits::{self, Commit};
-use crate::publish::decide::{Decision, decide};
+use crate::publish::decide::{Decision, Recomputed, decide};
 use crate::publish::reconcile::{FilesLive, Finding, Sent, State, TableView, Visibility, reconcile};
 use crate::publish::state::fence_form;
 use iceberg::spec::Snapshot;
@@ -113,7 +113,7 @@ pub fn mutants() -> Vec<Mutant> {
                     }
                 },
                 decide: |intent, observed, finding, evidence, table, key| match &finding.state {
-                    State::Sealed { seal, .. } if !observed.role(*seal).eq(&crate::observed::Role::Other) => {
+                    State::Sealed { seal, .. } if observed.role(*seal) != Role::Other => {
                         decide(intent, observed, finding, evidence, table, key)
                     }
                     State::Sealed { seal, .. } => {
@@ -125,6 +125,36 @@ pub fn mutants() -> Vec<Mutant> {
                 ..REAL
             },
             config: Config { acts: 1, act_kinds: &[Act::Append], ..PUBLISHERS },
+        },
+        Mutant {
+            name: "gate-trusts-the-seal",
+            breaks: "the gate takes the seal's own digests for what it should compute again",
+            guard: Invariant::I1,
+            rules: Rules {
+                recomputed: |found, observed, seal| {
+                    let values = observed.snapshots.get(&seal).map(|snapshot| &snapshot.summary);
+                    let said =
+                        |key: &str, found| values.and_then(|values| values.get(key)?.parse().ok()).unwrap_or(found);
+                    Recomputed {
+                        change: said(summary::CHANGE, found.change),
+                        tree: said(summary::TREE, found.tree),
+                        seal_tree: said(summary::TREE, found.seal_tree),
+                        candidate: said(summary::CANDIDATE, found.candidate),
+                        ..found
+                    }
+                },
+                ..REAL
+            },
+            // The schema changes between two tries of one SEAL.
+            config: Config {
+                start: Start::Staged,
+                menu: [&[Command::Validate, Command::Publish], &[]],
+                commands: [2, 0],
+                fault_kinds: &[Fault::Contention],
+                acts: 1,
+                act_kinds: &[Act::Schema],
+                ..PUBLISHERS
+            },
         },
         Mutant {
             name: "publish-without-audit",

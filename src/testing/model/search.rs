@@ -1,6 +1,6 @@
 //! Breadth first through every state, so that the trace of what is found is the shortest.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::checks::{self, Broken, Invariant};
@@ -9,8 +9,9 @@ use super::log::LogId;
 use super::mind::{CommitId, Mind, TableId};
 use super::rules::Rules;
 use super::trace;
-use super::world::{FLIGHT, Process, World};
+use super::world::{Deed, FLIGHT, Process, World};
 use crate::ids::SnapshotId;
+use crate::publish::commits::moves_main_to;
 
 /// What was found of one configuration.
 #[derive(Debug, Clone)]
@@ -23,6 +24,10 @@ pub struct Explored {
     pub tables: usize,
     /// Distinct logs.
     pub logs: usize,
+    /// Every row and exit code that anyone was told, with how often.
+    pub told: BTreeMap<(Option<u8>, u8), usize>,
+    /// How often a PUBLISH was applied.
+    pub published: usize,
     /// How often each invariant was broken.
     pub violations: HashMap<Invariant, usize>,
     /// The shortest way to the first violation of each.
@@ -168,6 +173,8 @@ pub fn explore(config: &Config, rules: &Rules, wanted: Option<Invariant>, tell: 
         transitions: 0,
         tables: 0,
         logs: 0,
+        told: BTreeMap::new(),
+        published: 0,
         violations: HashMap::new(),
         found: Vec::new(),
         whole: true,
@@ -185,6 +192,7 @@ pub fn explore(config: &Config, rules: &Rules, wanted: Option<Invariant>, tell: 
         report(&mut mind, &seen, place, None, &mut broken, &mut explored);
         for next in world.successors(&mut mind) {
             explored.transitions += 1;
+            count(&mind, next.deed, &mut explored);
             checks::of_step(&mind, &world, next.deed, &mut broken);
             report(&mut mind, &seen, place, Some(next.world), &mut broken, &mut explored);
             let _new = seen.add(&next.world, place as u32);
@@ -201,6 +209,16 @@ pub fn explore(config: &Config, rules: &Rules, wanted: Option<Invariant>, tell: 
     explored.states = seen.states.len();
     (explored.tables, explored.logs) = mind.sizes();
     explored
+}
+
+fn count(mind: &Mind, deed: Deed, explored: &mut Explored) {
+    match deed {
+        Deed::Nothing => {}
+        Deed::Applied(commit, _) => {
+            explored.published += usize::from(moves_main_to(&mind.commit(commit)).is_some());
+        }
+        Deed::Told(_, _, told, _) => *explored.told.entry((told.row, told.code)).or_default() += 1,
+    }
 }
 
 /// Holds a state against the invariants, each part of it once.

@@ -11,7 +11,7 @@ fn broken(explored: &Explored) -> Vec<String> {
 #[test]
 fn nothing_is_broken_within_the_first_states() {
     for config in CONFIGS {
-        let explored = explore(&Config { limit: 4_000, ..*config }, &Rules::REAL, None, &mut |_| {});
+        let explored = explore(&Config { limit: 2_500, ..*config }, &Rules::REAL, None, &mut |_| {});
         assert!(explored.states >= 2_000, "{}: {} states", config.name, explored.states);
         assert!(broken(&explored).is_empty(), "{}:\n{}", config.name, broken(&explored).join("\n\n"));
     }

@@ -653,6 +653,8 @@ impl World {
                 if start != self.table {
                     let mut world = self.spend(ACTS);
                     world.table = start;
+                    // What was planned from a table that is gone is not applied to the one that came back.
+                    world.planned = None;
                     world.history |= history::RESTORED | history::OTHERS;
                     found.push(Next { step: Step::Act(act, None), deed: Deed::Nothing, world });
                 }

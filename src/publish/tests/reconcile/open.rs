@@ -40,6 +40,9 @@ fn row_6_without_an_attempt_it_is_sealed_and_waits() {
     assert_eq!(sent(&Log::sealed()), Sent::None);
     // BEGIN, STAGE and SEAL are no attempts to publish, whatever came back.
     assert_eq!(sent(&Log::default().begin(OURS, B, UNKNOWN()).seal(K, S, UNKNOWN())), Sent::None);
+    // A log that was lost and begun anew, or another coordinator's, cannot say that nothing was sent.
+    assert_eq!(sent(&Log::default().begin(OURS, B, UNKNOWN())), Sent::NoJournal);
+    assert_eq!(sent(&Log::default().seal(K2, S, ReplyRecord::Accepted)), Sent::NoJournal);
 }
 
 #[test]
