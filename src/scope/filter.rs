@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::{BooleanArray, RecordBatch};
-use iceberg::spec::{DataFile, PartitionSpec, Schema, Type};
+use iceberg::spec::{DataFile, FieldSummary, PartitionSpec, Schema, Struct, Type};
 
 use super::error::ScopeError;
 use super::literal::type_name;
 use super::matcher::Matcher;
 use super::node::{Check, Node, Test, promote, promotes};
-use super::{bind, canonical, predicate, prune, shown, syntax};
+use super::{bind, canonical, predicate, prune, prune_manifest, shown, syntax};
 
 /// A row filter bound to field ids. Cheap to clone. Equal scopes have equal canonical forms, and the other way round.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +108,28 @@ impl Scope {
     /// Bounds are believed. Where they can be wrong, only reading the file decides.
     pub fn may_match(&self, file: &DataFile, spec: &PartitionSpec, schema: &Schema) -> bool {
         prune::may_match(&self.node, file, spec, schema)
+    }
+
+    /// Whether every row of the file is inside, by the same facts. Never true when one is not.
+    pub fn must_match(&self, file: &DataFile, spec: &PartitionSpec, schema: &Schema) -> bool {
+        prune::must_match(&self.node, file, spec, schema)
+    }
+
+    /// Whether a manifest may list a file that [`Scope::may_match`], by what the manifest list says of its partitions.
+    /// `summaries` are those of the manifest's own `spec`; missing ones say nothing. Source: Iceberg spec, "Manifest
+    /// Lists", `field_summary`.
+    pub fn may_match_manifest(&self, summaries: &[FieldSummary], spec: &PartitionSpec, schema: &Schema) -> bool {
+        prune_manifest::may_match(&self.node, summaries, spec, schema)
+    }
+
+    /// Whether a manifest may list a file of exactly this partition, by the same facts.
+    pub fn may_hold_partition(
+        partition: &Struct,
+        summaries: &[FieldSummary],
+        spec: &PartitionSpec,
+        schema: &Schema,
+    ) -> bool {
+        prune_manifest::may_hold(partition, summaries, spec, schema)
     }
 }
 

@@ -12,7 +12,9 @@
 //! | `literal` | text to a typed value and back, one spelling a value |
 //! | `canonical` | the tree as text, and a strict reader of it |
 //! | `matcher` | which rows of a batch are inside |
-//! | `prune` | which files cannot hold a row inside |
+//! | `prune` | which files cannot hold a row inside, and which hold none outside |
+//! | `prune_manifest` | which manifests list no file that could |
+//! | `partition` | a partition as a person would write it |
 //! | `shown` | the tree as a person would write it |
 //! | `predicate` | the same filter for Iceberg's own planner |
 //!
@@ -57,8 +59,10 @@ mod filter;
 mod literal;
 mod matcher;
 mod node;
+mod partition;
 mod predicate;
 mod prune;
+mod prune_manifest;
 mod shown;
 mod syntax;
 #[cfg(test)]
@@ -67,3 +71,4 @@ mod tests;
 pub use error::{Place, ScopeError};
 pub use filter::Scope;
 pub use matcher::Matcher;
+pub use partition::partition_text;

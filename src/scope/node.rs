@@ -37,6 +37,21 @@ pub(super) enum Check {
     NotStartsWith(String),
 }
 
+impl Check {
+    /// The check that holds where this one does not, nulls aside.
+    pub fn opposite(&self) -> Self {
+        match self {
+            Self::IsNull => Self::NotNull,
+            Self::NotNull => Self::IsNull,
+            Self::Compare(comparison, value) => Self::Compare(comparison.inverted(), value.clone()),
+            Self::In(values) => Self::NotIn(values.clone()),
+            Self::NotIn(values) => Self::In(values.clone()),
+            Self::StartsWith(prefix) => Self::NotStartsWith(prefix.clone()),
+            Self::NotStartsWith(prefix) => Self::StartsWith(prefix.clone()),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comparison {
     Eq,

@@ -25,19 +25,19 @@ use super::node::{Check, Comparison, Node, Test, compare, promote, promotes};
 use super::predicate::datum;
 
 /// What is known of a column's values in the rows of a file.
-struct Rows {
-    lower: Option<PrimitiveLiteral>,
-    upper: Option<PrimitiveLiteral>,
+pub(super) struct Rows {
+    pub(super) lower: Option<PrimitiveLiteral>,
+    pub(super) upper: Option<PrimitiveLiteral>,
     /// Whether there may be NaN beside the values within the bounds.
-    nan: bool,
+    pub(super) nan: bool,
     /// Whether there may be nulls.
-    null: bool,
+    pub(super) null: bool,
     /// Whether there may be anything else than nulls.
-    value: bool,
+    pub(super) value: bool,
 }
 
 impl Rows {
-    fn null_only() -> Self {
+    pub(super) fn null_only() -> Self {
         Self { lower: None, upper: None, nan: false, null: true, value: false }
     }
 
@@ -46,7 +46,7 @@ impl Rows {
         Self { lower, upper, nan, null: false, value: true }
     }
 
-    fn may(&self, check: &Check) -> bool {
+    pub(super) fn may(&self, check: &Check) -> bool {
         let lower = |ok: &dyn Fn(Ordering) -> bool, v: &PrimitiveLiteral| {
             self.lower.as_ref().is_none_or(|lower| ok(compare(lower, v)))
         };
@@ -115,6 +115,22 @@ pub(super) fn may_match(node: &Node, file: &DataFile, spec: &PartitionSpec, sche
     }
 }
 
+/// See [`Scope::must_match`](super::Scope::must_match).
+pub(super) fn must_match(node: &Node, file: &DataFile, spec: &PartitionSpec, schema: &Schema) -> bool {
+    match node {
+        Node::True => true,
+        Node::False => false,
+        Node::And(operands) => operands.iter().all(|operand| must_match(operand, file, spec, schema)),
+        Node::Or(operands) => operands.iter().any(|operand| must_match(operand, file, spec, schema)),
+        Node::Test(test) => {
+            let may = |check: Check| may_match(&Node::Test(Test { check, ..test.clone() }), file, spec, schema);
+            // Where the column is null, a test of its value and the opposite of it are both unknown.
+            let null = !matches!(test.check, Check::IsNull | Check::NotNull) && may(Check::IsNull);
+            !null && !may(test.check.opposite())
+        }
+    }
+}
+
 fn bounds_may(test: &Test, file: &DataFile) -> bool {
     let id = test.field_id;
     let described = match file.content_type() {
@@ -180,24 +196,24 @@ fn partition_may(test: &Test, file: &DataFile, spec: &PartitionSpec) -> bool {
 }
 
 fn bucket_may(test: &Test, transform: Transform, value: &PrimitiveLiteral) -> bool {
-    // The bucket of a nanosecond timestamp is that of its microsecond, and implementations round it differently.
-    let rounded = matches!(test.kind, PrimitiveType::TimestampNs | PrimitiveType::TimestamptzNs);
-    let same = |literal: &PrimitiveLiteral| {
-        let bucket = create_transform_function(&transform)
-            .and_then(|function| match datum(&test.kind, literal, "") {
-                Ok(datum) => function.transform_literal(&datum),
-                Err(_) => Ok(None),
-            })
-            .ok()
-            .flatten();
-        rounded || bucket.is_none_or(|bucket| bucket.literal() == value)
-    };
+    let same = |literal: &PrimitiveLiteral| bucket_of(test, transform, literal).is_none_or(|bucket| bucket == *value);
     match &test.check {
         Check::IsNull => false,
         Check::Compare(Comparison::Eq, literal) => same(literal),
         Check::In(literals) => literals.iter().any(same),
         Check::NotNull | Check::Compare(..) | Check::NotIn(_) | Check::StartsWith(_) | Check::NotStartsWith(_) => true,
     }
+}
+
+/// The bucket of a literal; `None` where it is not sure.
+pub(super) fn bucket_of(test: &Test, transform: Transform, literal: &PrimitiveLiteral) -> Option<PrimitiveLiteral> {
+    // The bucket of a nanosecond timestamp is that of its microsecond, and implementations round it differently.
+    if matches!(test.kind, PrimitiveType::TimestampNs | PrimitiveType::TimestamptzNs) {
+        return None;
+    }
+    let datum = datum(&test.kind, literal, "").ok()?;
+    let bucket = create_transform_function(&transform).and_then(|function| function.transform_literal(&datum));
+    Some(bucket.ok()??.literal().clone())
 }
 
 fn truncate_may(test: &Test, width: u32, value: &PrimitiveLiteral) -> bool {
@@ -257,20 +273,24 @@ fn prefix_may(check: &Check, value: &PrimitiveLiteral, extends: impl Fn(&Primiti
     }
 }
 
-/// The check of a date or timestamp carried over to the number of the period: the transforms keep the order, and
-/// `ts < midnight` is asked as `ts <= midnight - 1`, so that it does not reach into the day that starts there.
 fn period_may(test: &Test, transform: Transform, value: &PrimitiveLiteral) -> bool {
     let PrimitiveLiteral::Int(value) = value else { return true };
     let last = i64::from(*value);
     let first = if last <= 0 { last.saturating_sub(1) } else { last };
     let rows = Rows::between(Some(PrimitiveLiteral::Long(first)), Some(PrimitiveLiteral::Long(last)));
+    test.check != Check::IsNull && period_check(test, transform).is_none_or(|check| rows.may(&check))
+}
+
+/// The check of a date or timestamp carried over to the number of the period: the transforms keep the order, and
+/// `ts < midnight` is asked as `ts <= midnight - 1`, so that it does not reach into the day that starts there. `None`
+/// where the period says nothing.
+pub(super) fn period_check(test: &Test, transform: Transform) -> Option<Check> {
     let of = |v: &PrimitiveLiteral, step: i64| period(&test.kind, transform, v, step).map(PrimitiveLiteral::Long);
-    let check = match &test.check {
-        Check::IsNull => return false,
+    match &test.check {
         Check::Compare(comparison, v) => {
             let (comparison, step) = match comparison {
                 Comparison::Eq => (Comparison::Eq, 0),
-                Comparison::NotEq => return true,
+                Comparison::NotEq => return None,
                 Comparison::Lt => (Comparison::LtEq, -1),
                 Comparison::LtEq => (Comparison::LtEq, 0),
                 Comparison::Gt => (Comparison::GtEq, 1),
@@ -279,9 +299,8 @@ fn period_may(test: &Test, transform: Transform, value: &PrimitiveLiteral) -> bo
             of(v, step).map(|period| Check::Compare(comparison, period))
         }
         Check::In(values) => values.iter().map(|v| of(v, 0)).collect::<Option<Vec<_>>>().map(Check::In),
-        Check::NotNull | Check::NotIn(_) | Check::StartsWith(_) | Check::NotStartsWith(_) => return true,
-    };
-    check.is_none_or(|check| rows.may(&check))
+        Check::IsNull | Check::NotNull | Check::NotIn(_) | Check::StartsWith(_) | Check::NotStartsWith(_) => None,
+    }
 }
 
 /// The year, month, day or hour since 1970-01-01T00 of a value moved by `step` of its type's units.

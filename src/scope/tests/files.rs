@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use iceberg::spec::{
-    DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, Literal, PartitionSpec, PrimitiveLiteral,
-    PrimitiveType, Struct, Transform, Type, UnboundPartitionField,
+    DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, FieldSummary, Literal, PartitionSpec,
+    PrimitiveLiteral, PrimitiveType, Struct, Transform, Type, UnboundPartitionField,
 };
 use iceberg::transform::create_transform_function;
 use proptest::prelude::*;
@@ -157,6 +157,22 @@ fn kept() -> impl Strategy<Value = Kept> {
     })
 }
 
+/// What a manifest list says of a manifest with files of one partition.
+fn summary(kind: &PrimitiveType, transform: Transform, value: Option<&Literal>) -> FieldSummary {
+    let Type::Primitive(result) = transform.result_type(&Type::Primitive(kind.clone())).unwrap() else {
+        panic!("a partition value is primitive")
+    };
+    let primitive = value.map(|value| value.as_primitive_literal().unwrap());
+    let nan = primitive.as_ref().is_some_and(PrimitiveLiteral::is_nan);
+    let bound = primitive.filter(|_| !nan).map(|value| datum(&result, &value, "").unwrap().to_bytes().unwrap());
+    FieldSummary {
+        contains_null: value.is_none(),
+        contains_nan: Some(nan),
+        lower_bound: bound.clone(),
+        upper_bound: bound,
+    }
+}
+
 fn rows_of(column: usize, cells: &[Option<Val>]) -> Vec<Row> {
     let name = COLUMNS[column].0;
     cells.iter().map(|cell| cell.iter().map(|value| (name, value.clone())).collect()).collect()
@@ -183,11 +199,25 @@ proptest! {
         let first = of(&cells[0]);
         let cells: Vec<_> = cells.iter().filter(|cell| of(cell) == first).cloned().collect();
         let scope = scope(&filter.sql());
-        let inside = rows_of(column, &cells).iter().any(|row| filter.eval(row) == Some(true));
+        let rows = rows_of(column, &cells);
+        let inside = rows.iter().any(|row| filter.eval(row) == Some(true));
+        let spec = spec(column, transform);
+        let summaries = [summary(kind, transform, first.as_ref())];
+        let partition = Struct::from_iter([first.clone()]);
+        let bare = file(vec![first.clone()], cells.len() as u64).build().unwrap();
         let partitioned = file(vec![first], cells.len() as u64);
         let file = described(partitioned, column, &cells, &kept);
-        let may = scope.may_match(&file, &spec(column, transform), &schema());
+        let may = scope.may_match(&file, &spec, &schema());
         prop_assert!(may || !inside, "{} left out {:?} in {:?}", filter.sql(), cells, file);
+        // Nor is one whose rows are not all inside taken for one that is wholly so,
+        let every = rows.iter().all(|row| filter.eval(row) == Some(true));
+        let must = scope.must_match(&file, &spec, &schema());
+        prop_assert!(every || !must, "{} was said to hold for all of {:?} in {:?}", filter.sql(), cells, file);
+        // nor a manifest left out that lists a file which is not.
+        let listed = scope.may_match_manifest(&summaries, &spec, &schema());
+        let by_partition = scope.may_match(&bare, &spec, &schema());
+        prop_assert!(listed || !by_partition, "{} left out a manifest of {:?}", filter.sql(), partition);
+        prop_assert!(Scope::may_hold_partition(&partition, &summaries, &spec, &schema()));
     }
 
     /// Pruning is worth something: of an equality on a value that is far from the file's only one, nothing remains.
