@@ -4,6 +4,7 @@
 //! from the table itself what happened when the answer to that commit is lost. [`protocol`] is the specification.
 
 pub mod clock;
+pub mod conflict;
 pub mod contract;
 pub mod digest;
 pub mod evidence;

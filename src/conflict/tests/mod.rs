@@ -1,0 +1,6 @@
+//! Truth tables of the verdict.
+
+mod kit;
+mod operations;
+mod reading;
+mod shape;
