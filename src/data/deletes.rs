@@ -4,7 +4,7 @@
 //! position of each row (row ids follow from it), and because deletes that cannot be read must be refused by the name
 //! of the data file they hide rows of. Source: Iceberg spec, "Row-level Deletes" and "Scan Planning".
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -219,6 +219,49 @@ impl<'a> Deletes<'a> {
         self.equalities.insert(path.to_owned(), deletes.clone());
         Ok(deletes)
     }
+}
+
+/// The data files that a position delete file names, from its own column; the inner error says why it cannot be read.
+///
+/// # Errors
+/// The store fails.
+pub(crate) async fn named_files(
+    table: &LoadedTable,
+    delete: &LiveEntry,
+) -> Result<Result<BTreeSet<String>, String>, DataError> {
+    let path = delete.file.file_path();
+    if delete.file.key_metadata().is_some() {
+        return Ok(Err("it is encrypted, and calve holds no keys".to_owned()));
+    }
+    if delete.file.file_format() != DataFileFormat::Parquet {
+        return Ok(Err(format!("it is of format {}; only Parquet is read", delete.file.file_format())));
+    }
+    match read_named_files(table, path).await {
+        Ok(files) => Ok(Ok(files)),
+        Err(DataError::Damaged { reason, .. } | DataError::Unsupported { reason, .. }) => Ok(Err(reason)),
+        Err(error) => Err(error),
+    }
+}
+
+async fn read_named_files(table: &LoadedTable, path: &str) -> Result<BTreeSet<String>, DataError> {
+    let damaged = |reason: &str| DataError::Damaged { file: path.to_owned(), reason: reason.to_owned() };
+    let mut files = BTreeSet::new();
+    let columns = [(RESERVED_FIELD_ID_DELETE_FILE_PATH, "file_path", DataType::Utf8)];
+    let mut batches = Columns::open(table, path, &columns).await?;
+    while let Some(batch) = batches.next().await? {
+        let [named] = batch.as_slice() else { return Err(damaged("a column is missing")) };
+        let Some(named) = named.as_string_opt::<i32>() else { return Err(damaged("a column is of another type")) };
+        let mut last = None;
+        for file in named {
+            let file = file.ok_or_else(|| damaged("it deletes a row without file"))?;
+            // Rows are sorted by file, so that most repeat the one before.
+            if last != Some(file) {
+                let _new = files.insert(file.to_owned());
+                last = Some(file);
+            }
+        }
+    }
+    Ok(files)
 }
 
 fn refused(data: &LiveEntry, delete: &LiveEntry, why: &str) -> DataError {

@@ -18,7 +18,7 @@ use crate::identity::LiveEntry;
 use crate::ids::SnapshotId;
 
 /// Manifests read at once: enough to hide a store's latency, few enough to keep in memory.
-const AT_ONCE: usize = 8;
+pub(super) const AT_ONCE: usize = 8;
 
 /// Every live data and delete file of a snapshot, in the order of its manifests; none for no snapshot.
 ///
@@ -57,7 +57,7 @@ pub async fn added_files_live_in(
 
 /// One reading a manifest, not yet begun. Boxed, because a stream that maps references to futures is not `Send` for every
 /// lifetime, and then no use case over it could run on another thread.
-fn readings<'a>(
+pub(super) fn readings<'a>(
     table: &'a LoadedTable,
     manifests: &'a [ManifestFile],
 ) -> Vec<BoxFuture<'a, Result<Vec<LiveEntry>, DataError>>> {

@@ -7,9 +7,11 @@
 mod checks;
 pub mod create;
 mod deletes;
+pub mod history;
 pub(crate) mod input;
 pub mod live;
 mod metrics;
+pub mod moved;
 mod parquet_file;
 pub mod pass;
 pub mod replace;

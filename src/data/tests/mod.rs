@@ -2,6 +2,7 @@
 
 mod append;
 mod evolution;
+mod moved;
 mod replace;
 mod snapshots;
 
