@@ -336,7 +336,7 @@ fn demo_tells_its_story() {
         "quarantined",
         "4 checks passed, sealed K=",
         "reply lost → table read → PUBLISHED (reconciled)",
-        "(exit 11)",
+        "(exit 12)",
         "Next: export CALVE_WAREHOUSE=demo",
     ]);
     let (before, after) = (ran.out.find("no 9 August").unwrap(), ran.out.find("9 August visible").unwrap());
@@ -345,7 +345,7 @@ fn demo_tells_its_story() {
     let warehouse = |line: &[&str]| Ran::of(&place.command(line).env("CALVE_WAREHOUSE", "demo").output().unwrap());
     warehouse(&["status"]).ends(0).says(&["late-09-fixed  PUBLISHED", "late-10  CONFLICT", "late-09  CLOSED"]);
     warehouse(&["review", "demo.flights", "late-09-fixed"]).ends(0).says(&["9. "]);
-    warehouse(&["publish", "demo.flights", "late-10"]).ends(11);
+    warehouse(&["publish", "demo.flights", "late-10"]).ends(12);
     place.run(&["demo", "--dir", "demo"]).complains(2, &["not empty"]);
 }
 

@@ -16,7 +16,7 @@ use crate::journal::record::Source;
 #[derive(Debug, Parser)]
 #[command(name = "calve", version, max_term_width = 110, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "Examples:\n  calve demo\n  calve --warehouse ./lake status\n  calve --catalog prod status\n\n\
-Exit codes: 0 done, 1 calve failed, 2 wrong use, 10 evidence failed or missing, 11 conflict, 13 rejected,\n\
+Exit codes: 0 done, 1 calve failed, 2 wrong use, 10 evidence failed or missing, 11 or 12 conflict, 13 rejected,\n\
 14 not published and nothing is wrong, 20 unresolved (may be visible: run `calve reconcile`), 21 a person must look.")]
 pub struct CommandLine {
     /// Options of every verb.
@@ -212,7 +212,8 @@ pub struct Begin {
     /// The rows that it may change, e.g. "day = '2013-08-09'" [default: the whole table]
     #[arg(long, value_name = "EXPR")]
     pub scope: Option<String>,
-    /// The rows of this table that the job reads; `scope`: those of the scope [default: all]
+    /// The rows of this table that the job reads; `scope`: those of the scope [default: the scope for what `stage` wrote, all
+    /// rows for what an engine wrote]
     #[arg(long, value_name = "EXPR|scope")]
     pub reads: Option<String>,
     /// A source that the job reads, at the version it reads; may be given several times
@@ -236,7 +237,8 @@ pub struct Run {
     /// The rows that it may change, e.g. "day = '2013-08-09'"; `true`: the whole table
     #[arg(long, value_name = "EXPR", required = true)]
     pub scope: Option<String>,
-    /// The rows of this table that the job reads; `scope`: those of the scope [default: all]
+    /// The rows of this table that the job reads; `scope`: those of the scope [default: the scope for what `stage` wrote, all
+    /// rows for what an engine wrote]
     #[arg(long, value_name = "EXPR")]
     pub reads: Option<String>,
     /// A source that the job reads, at the version it reads; may be given several times
@@ -273,7 +275,7 @@ Exit codes for schedulers:
   0            published, now or before: done
   1            the job or calve failed: the same line again
   10           a check failed: a person, or better data
-  11           main moved meanwhile: the same line again runs the job on main as it is now
+  11, 12       main moved meanwhile: the same line again runs the job on main as it is now
   2, 13        wrong use, or not allowed: a person. 13 also where another run of ID is at work: later again
   20           unresolved, nothing was deleted: the same line again finds out, and never runs the job twice for it
   21           a person has to look

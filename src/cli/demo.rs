@@ -23,7 +23,7 @@ use crate::coordinator::{BeginRequest, Coordinator, CreateRequest, StageMode, St
 use crate::evidence::check::{self, MANIFEST_CHECK};
 use crate::ids::{PublicationId, SnapshotId, TableName};
 use crate::journal::record::CloseReason;
-use crate::publish::outcome::{EXIT_DONE, EXIT_REBUILD, PublishOutcome, Via};
+use crate::publish::outcome::{EXIT_DONE, EXIT_REATTACH, PublishOutcome, Via};
 use crate::report::page::{count, shell, short};
 use crate::report::{PublishReport, Report, ValidateReport};
 
@@ -217,7 +217,7 @@ impl Story<'_> {
     ) -> Result<(), Failure> {
         let report: PublishReport = self.coordinator.publish(&self.table, id, &self.contract).await?;
         let code = report.exit_code();
-        expect(code == EXIT_REBUILD, "late-10", &report)?;
+        expect(code == EXIT_REATTACH, "late-10", &report)?;
         let shown = |id: Option<SnapshotId>| id.map_or_else(|| "nothing".to_owned(), short);
         let moved = format!("conflict: main moved {}→{}  (exit {code})", shown(base), shown(main));
         self.tell("late-10", Some(id), &moved, &report).await?;

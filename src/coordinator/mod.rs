@@ -5,6 +5,7 @@
 
 mod abandon;
 mod begin;
+mod conflict;
 mod create;
 mod doctor;
 mod effect;

@@ -47,7 +47,10 @@ impl Coordinator {
             match self.turn(&mut session, contract, &mut requests, &mut warnings).await {
                 Ok(After::Again) => {}
                 Ok(After::Ended(outcome, finding)) => {
-                    return Ok(self.report(table, id, Some(&session), outcome, finding, requests, warnings));
+                    let (outcome, conflict) =
+                        self.looked_into(&session, outcome, finding.as_ref(), &mut warnings).await;
+                    let report = self.report(table, id, Some(&session), outcome, finding, requests, warnings);
+                    return Ok(PublishReport { conflict, ..report });
                 }
                 // Whatever fails now, a request of this command or of an earlier one may be applied.
                 Err(error) if requests > 0 || session.intent.publish_may_be_applied() => {
@@ -185,6 +188,7 @@ impl Coordinator {
             publication,
             outcome,
             finding,
+            conflict: None,
             main: session.and_then(|session| session.observed.main()),
             requests,
             read_with: session.map(|session| self.catalog.read_with(&session.table)).unwrap_or_default(),

@@ -74,8 +74,10 @@ impl Coordinator {
         if journal && !session.intent.newer {
             self.note_decision(session, None, &finding, &mut warnings).await;
         }
+        let conflict = self.conflict_of(session, &finding, &mut warnings).await;
         let looked_back = session.past.as_ref().map(Past::looked_back);
-        Ok(ReconcileReport { looked_back, ..report(session.name(), finding, settled, journal, warnings) })
+        let report = report(session.name(), finding, settled, journal, warnings);
+        Ok(ReconcileReport { looked_back, conflict, ..report })
     }
 
     /// Leaves a receipt for a change that an engine made visible. Returns the finding of the bypass itself, since that
@@ -187,7 +189,18 @@ fn report(table: &TableName, finding: Finding, settled: bool, journal: bool, war
     let next = next_commands(table, &finding);
     let row = finding.state.row();
     let advice = advise(table, &finding);
-    ReconcileReport { table: table.clone(), finding, row, settled, journal, looked_back: None, advice, next, warnings }
+    ReconcileReport {
+        table: table.clone(),
+        finding,
+        row,
+        conflict: None,
+        settled,
+        journal,
+        looked_back: None,
+        advice,
+        next,
+        warnings,
+    }
 }
 
 #[cfg(test)]

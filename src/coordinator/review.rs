@@ -13,7 +13,7 @@ use crate::journal::lease::LeaseState;
 use crate::observed::{Role, summary};
 use crate::publish::reconcile::{Finding, State};
 use crate::publish::state::fence_form;
-use crate::report::{Answer, ReviewReport};
+use crate::report::{Answer, ConflictReport, ReviewReport};
 
 impl Coordinator {
     /// The nine answers for a person who must say yes or no.
@@ -44,17 +44,23 @@ impl Coordinator {
         let opened = anchor.and_then(|snapshot| Opened::of(&session, snapshot).ok());
         let seal = seal_of(&session, &finding);
         let statement = self.sealed_statement(&session, seal).await;
+        let mut unread = Vec::new();
+        let conflict = self.conflict_of(&session, &finding, &mut unread).await;
         let answers = vec![
             said(QUESTIONS[0], identity(&session, &finding, opened.as_ref(), seal)),
             said(QUESTIONS[1], revisions(opened.as_ref(), statement.as_ref().ok())),
             said(QUESTIONS[2], reports(&statement)),
             said(QUESTIONS[3], reference(&session)),
             said(QUESTIONS[4], operation(&session, opened.as_ref(), seal)),
-            said(QUESTIONS[5], conflicts(&finding, opened.as_ref(), contract)),
+            said(QUESTIONS[5], conflicts(&finding, conflict.as_deref(), opened.as_ref(), contract)),
             said(QUESTIONS[6], lost_response(&session, &finding)),
             said(QUESTIONS[7], self.deletion(&session, &finding, opened.as_ref(), contract)),
             said(QUESTIONS[8], unit(&session, seal)),
         ];
+        let mut answers = answers;
+        if let Some(answer) = answers.get_mut(5) {
+            answer.answer.extend(unread);
+        }
         let sources = opened.map(|opened| opened.sources).unwrap_or_default();
         Ok(ReviewReport { table: session.name().clone(), finding, sources, answers })
     }
@@ -246,14 +252,25 @@ fn operation(session: &Session, opened: Option<&Opened>, seal: Option<SnapshotId
     ]
 }
 
-fn conflicts(finding: &Finding, opened: Option<&Opened>, contract: Option<&Contract>) -> Vec<String> {
-    let mut lines = vec![match &finding.state {
-        State::Moved { moved, .. } => format!("now: {moved:?}: a new candidate is needed"),
-        state => format!("now: {}", state.word()),
-    }];
+fn conflicts(
+    finding: &Finding,
+    conflict: Option<&ConflictReport>,
+    opened: Option<&Opened>,
+    contract: Option<&Contract>,
+) -> Vec<String> {
+    let mut lines = match (&finding.state, conflict) {
+        (State::Moved { .. }, Some(conflict)) => {
+            conflict.lines().into_iter().map(|line| format!("now: {line}")).collect()
+        }
+        (State::Moved { moved, .. }, None) => vec![format!("now: {moved:?}: a new candidate is needed")],
+        (state, _) => vec![format!("now: {}", state.word())],
+    };
     lines.push("safe to send again: a conflict that the table does not show, with the identical request".to_owned());
-    lines
-        .push("a new candidate: main, schema or partition spec moved (exit 11); not yet classified further".to_owned());
+    lines.push(
+        "main moved: where nothing that it reads, owns or removes has changed, the same files may be put on the new main \
+         (exit 12); else a new candidate (exit 11)"
+            .to_owned(),
+    );
     if let Some(opened) = opened {
         lines.push(format!(
             "it owns {} and {}",

@@ -40,7 +40,9 @@ impl Coordinator {
             None => self.table_status(name).await?,
             Some(id) => match Session::open_any(self, name, id).await? {
                 Opened::Here(mut session) => {
-                    let publication = self.publication_status(&mut session).await?;
+                    let mut publication = self.publication_status(&mut session).await?;
+                    // Of one publication; to look into every one would read the manifests of all.
+                    publication.conflict = self.conflict_of(&session, &publication.finding, &mut Vec::new()).await;
                     if publication.finding.state == State::Unknown {
                         return Err(Error::Usage(format!(
                             "nothing is known of {id} on {name}: `calve status {name}` lists its publications"
@@ -52,6 +54,7 @@ impl Coordinator {
                     let next = next_commands(name, &finding);
                     let publication = PublicationStatus {
                         finding: *finding,
+                        conflict: None,
                         owner: None,
                         begun: None,
                         scope: None,
@@ -91,6 +94,7 @@ impl Coordinator {
         PublicationStatus {
             next: next_commands(&table.name, &finding),
             finding,
+            conflict: None,
             owner: None,
             begun: None,
             scope: None,
@@ -119,6 +123,7 @@ impl Coordinator {
         });
         let closing = session.intent.closings.last().filter(|_| finding.state == State::Closed);
         Ok(PublicationStatus {
+            conflict: None,
             owner: opened.as_ref().map(|opened| opened.owner.clone()).or(opening.map(|opening| opening.owner.clone())),
             begun,
             scope: opened.map(|opened| opened.scope_text).or(opening.map(|opening| opening.scope_text.clone())),

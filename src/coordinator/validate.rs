@@ -99,6 +99,14 @@ impl Coordinator {
             let (base, main) = (shown(opened.base), shown(session.observed.main()));
             warnings.push(format!("main moved from {base} to {main} already: publishing will be a conflict"));
         }
+        let conflict = match base_moved {
+            true => self.moved_base(session, head).await,
+            false => Ok(None),
+        };
+        let conflict = conflict.unwrap_or_else(|error| {
+            warnings.push(format!("what changed since the base could not be read: {error}"));
+            None
+        });
         if matches!(finding.state, State::Moved { .. }) && !base_moved {
             warnings.push("schema or partition spec changed since the last seal".to_owned());
         }
@@ -134,6 +142,7 @@ impl Coordinator {
             publication: session.id().clone(),
             head,
             base_moved,
+            conflict: conflict.map(Box::new),
             passed: verdict == EvidenceVerdict::Passed,
             reasons: reasons(&verdict),
             checks: found.results,

@@ -62,8 +62,12 @@ pub enum Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConflictClass {
-    /// Not examined: every moved base needs a new candidate.
+    /// Main moved, and nobody looked what changed: every moved base needs a new candidate.
     Unclassified,
+    /// Main moved, and what changed collides with the candidate: it must be built again.
+    Rebuild,
+    /// Main moved, and nothing that concerns the candidate changed: its files may be put on the new main.
+    Reattach,
     /// Main is at the base, and the schema or the partition spec is another than the one sealed under: the same rows can be
     /// checked and sealed again.
     Shape,
@@ -126,7 +130,10 @@ impl PublishOutcome {
         match self {
             PublishOutcome::Published { via: Via::Bypassed, sealed: false, .. } => EXIT_ESCALATE,
             PublishOutcome::Published { .. } => EXIT_DONE,
-            PublishOutcome::Conflict { class: ConflictClass::Unclassified | ConflictClass::Shape, .. } => EXIT_REBUILD,
+            PublishOutcome::Conflict { class, .. } => match class {
+                ConflictClass::Unclassified | ConflictClass::Rebuild | ConflictClass::Shape => EXIT_REBUILD,
+                ConflictClass::Reattach => EXIT_REATTACH,
+            },
             PublishOutcome::Rejected { rejection: Rejection::Evidence, .. } => EXIT_EVIDENCE,
             PublishOutcome::Rejected { rejection: Rejection::Refused, .. } => EXIT_REJECTED,
             PublishOutcome::Rejected { rejection: Rejection::Waiting, .. } => EXIT_NOT_PUBLISHED,

@@ -2,6 +2,7 @@
 //!
 //! A report holds facts, not sentences, except where a sentence is the fact (a reason, a proof, a next command).
 
+mod conflict;
 pub mod page;
 mod recover;
 mod run;
@@ -19,11 +20,12 @@ use crate::evidence::check::CheckResult;
 use crate::ids::{Incarnation, Owner, PublicationId, RefName, SnapshotId, TableName};
 use crate::publish::advice::Guidance;
 use crate::publish::attempt::{CloseReason, Source};
-use crate::publish::outcome::{EXIT_DONE, EXIT_EVIDENCE, EXIT_REJECTED, PublishOutcome, reconcile_exit};
+use crate::publish::outcome::{EXIT_DONE, EXIT_EVIDENCE, EXIT_REATTACH, EXIT_REJECTED, PublishOutcome, reconcile_exit};
 use crate::publish::past::LookedBack;
 use crate::publish::reconcile::{Finding, Visibility};
 use crate::publish::trust::{Guarantee, Seen, Trust};
 
+pub use conflict::{ConflictReport, REASONS_KEPT};
 pub use recover::{LeaseReport, LeaseStanding, RecoverDid, RecoverItem, RecoverProblem, RecoverReport};
 pub use run::{JobEnd, RunPart, RunReport, TimedPart};
 pub use text::Text;
@@ -129,6 +131,9 @@ pub struct ValidateReport {
     pub head: SnapshotId,
     /// Has main moved since the candidate was begun? Then publishing will be a conflict.
     pub base_moved: bool,
+    /// What it means for the candidate that main moved, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<Box<ConflictReport>>,
     /// Each result.
     pub checks: Vec<CheckResult>,
     /// Did all of them pass?
@@ -166,6 +171,9 @@ pub struct PublishReport {
     pub outcome: PublishOutcome,
     /// What the table showed.
     pub finding: Option<Finding>,
+    /// What it means for the candidate that main moved, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<Box<ConflictReport>>,
     /// What main points at.
     pub main: Option<SnapshotId>,
     /// How many requests this command sent.
@@ -188,6 +196,9 @@ pub struct ReconcileReport {
     pub finding: Finding,
     /// The row of the reconcile table.
     pub row: u8,
+    /// What it means for the candidate that main moved, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<Box<ConflictReport>>,
     /// Did this command leave a receipt for a change that an engine made visible?
     pub settled: bool,
     /// Is there a journal of this publication here?
@@ -261,6 +272,9 @@ pub struct TableStatus {
 pub struct PublicationStatus {
     /// What was found.
     pub finding: Finding,
+    /// What it means for the candidate that main moved, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<Box<ConflictReport>>,
     /// Who owns it.
     pub owner: Option<Owner>,
     /// When it was begun.
@@ -463,7 +477,10 @@ impl Report for PublishReport {
 
 impl Report for ReconcileReport {
     fn exit_code(&self) -> u8 {
-        reconcile_exit(&self.finding.state)
+        match &self.conflict {
+            Some(conflict) if conflict.verdict.is_reattach() => EXIT_REATTACH,
+            _ => reconcile_exit(&self.finding.state),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::{BeginReport, PublishReport, ReconcileReport, Report, ValidateReport,
 use crate::evidence::check::Outcome;
 use crate::ids::{PublicationId, TableName};
 use crate::publish::PublishOutcome;
-use crate::publish::outcome::{EXIT_DONE, EXIT_FAILED, EXIT_REBUILD, EXIT_UNRESOLVED, EXIT_USAGE};
+use crate::publish::outcome::{EXIT_DONE, EXIT_FAILED, EXIT_REATTACH, EXIT_REBUILD, EXIT_UNRESOLVED, EXIT_USAGE};
 use crate::publish::reconcile::{Absence, State};
 
 /// `run`.
@@ -272,7 +272,8 @@ impl Text for RunReport {
             }
         }
         page.warnings(&self.warnings);
-        let goes_on = [1, EXIT_REBUILD, EXIT_UNRESOLVED].contains(&self.exit_code) || self.exit_code > 128;
+        let goes_on =
+            [1, EXIT_REBUILD, EXIT_REATTACH, EXIT_UNRESOLVED].contains(&self.exit_code) || self.exit_code > 128;
         if goes_on && !self.is_stuck() {
             page.line("the same line again goes on from here");
         }

@@ -119,6 +119,7 @@ impl Text for ValidateReport {
         if self.base_moved && self.warnings.is_empty() {
             page.line("note: main has moved since it was begun: publishing it will be a conflict");
         }
+        page.items(self.conflict.iter().flat_map(|conflict| conflict.lines()));
         checks(&mut page, &self.checks);
         // That a check failed is said above, with its name.
         let named = |reason: &&String| self.checks.iter().any(|check| **reason == format!("{} failed", check.name));
@@ -203,6 +204,10 @@ impl ReconcileReport {
         page.line(format!("{} {}  {}", self.table, self.finding.publication, words::state(&self.finding.state)));
         page.line(format!("  because (row {} of the reconcile table):", self.row));
         page.items(self.finding.proof.iter().map(|proof| format!("  {proof}")));
+        if let Some(conflict) = &self.conflict {
+            page.line("  what changed since the base:");
+            page.items(conflict.lines().into_iter().map(|line| format!("  {line}")));
+        }
         page.items(self.finding.abandon.map(|sent| format!("  {}", words::abandon(sent))));
         if self.settled {
             page.line("  a receipt was left for it just now");
@@ -314,6 +319,9 @@ impl PublicationStatus {
         }
         if let Some(sent) = self.finding.abandon {
             page.line(format!("    {}", words::abandon(sent)));
+        }
+        for line in self.conflict.iter().flat_map(|conflict| conflict.lines()) {
+            page.line(format!("    {line}"));
         }
         for command in &self.next {
             page.line(format!("    next: {command}"));

@@ -110,8 +110,11 @@ pub(super) fn outcome(outcome: &PublishOutcome) -> String {
             };
             format!("PUBLISHED{via}{seen}{}", unsealed(*sealed))
         }
-        PublishOutcome::Conflict { class: ConflictClass::Unclassified, .. } => {
+        PublishOutcome::Conflict { class: ConflictClass::Unclassified | ConflictClass::Rebuild, .. } => {
             "CONFLICT  not published: it needs a new candidate".to_owned()
+        }
+        PublishOutcome::Conflict { class: ConflictClass::Reattach, .. } => {
+            "CONFLICT  not published: main moved, and nothing that concerns it".to_owned()
         }
         PublishOutcome::Conflict { class: ConflictClass::Shape, .. } => {
             "CONFLICT  not published: the schema or partition spec moved, validate it again".to_owned()

@@ -197,7 +197,7 @@ async fn a_seal_that_names_another_base() {
     bed.engine().append("main", &[(8, 9, 0)]).await.unwrap();
     let seal = bed.sealed(&calve, "p", 9, &[(9, 4, 40)]).await;
     bed.engine().move_branch("main", first).await;
-    assert_eq!(bed.publish(&calve, "p").await.exit_code(), 11);
+    assert_eq!(bed.publish(&calve, "p").await.exit_code(), 12);
     altered(&bed, seal, &[(summary::BASE, first.to_string())]).await;
     refused(&bed, &bed.publish(&calve, "p").await, "base");
 

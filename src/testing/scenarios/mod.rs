@@ -5,11 +5,13 @@
 
 mod answers;
 mod candidates;
+mod conflicts;
 mod history;
 mod others;
 
 pub use answers::*;
 pub use candidates::*;
+pub use conflicts::*;
 pub use history::*;
 pub use others::*;
 
@@ -39,9 +41,13 @@ macro_rules! every_scenario {
             s07_subject_moved,
             s08_writer_between_read_and_swap,
             s09_first_commit_of_a_table,
+            s10_appends_elsewhere,
+            s11_replaces_what_others_add_to,
+            s12_a_removed_file_is_gone,
             s14_answers_that_say_nothing,
             s18_killed_at_each_step,
             s19_seal_stays_small,
+            s20_the_partition_spec_evolved,
             s21_two_publishers,
             s22_late_job,
             s23_bypassed_sealed,
@@ -50,6 +56,7 @@ macro_rules! every_scenario {
             s25_stale_expire,
             retention_erased,
             s28_two_begins,
+            s30_what_the_job_read,
             s29_recover_elsewhere,
             s32_request_for_an_older_seal,
             s33_one_ref_deleted,

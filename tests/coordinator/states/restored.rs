@@ -204,7 +204,7 @@ async fn regressed() {
     bed.begin(&calve, "q", "true").await;
     bed.abandon(&calve, "q").await.expect("fenced");
     bed.engine().append("main", &[(10, 9, 90)]).await.expect("appended");
-    assert_eq!(bed.reconcile(&calve, "p").await.exit_code(), 11);
+    assert_eq!(bed.reconcile(&calve, "p").await.exit_code(), 12);
     fake.restore(&bed.table, sealed);
     let found = bed.reconcile(&calve, "p").await;
     assert!(matches!(found.finding.state, State::Regressed { .. }), "{:?}", found.finding);
