@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{chaos, model, mutants, proxy, simulate, up};
+use commands::{chaos, model, mutants, oracle, proxy, simulate, up};
 
 /// Real services for calve, and what is done with them.
 #[derive(Debug, Parser)]
@@ -22,6 +22,7 @@ enum Command {
     Up(up::UpArgs),
     Model(model::ModelArgs),
     Mutants(mutants::MutantsArgs),
+    Oracle(oracle::OracleArgs),
     Proxy(proxy::ProxyArgs),
     Simulate(simulate::SimulateArgs),
 }
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Up(args) => up::run(&args),
         Command::Model(args) => model::run(&args),
         Command::Mutants(args) => mutants::run(&args),
+        Command::Oracle(args) => oracle::run(&args),
         Command::Proxy(args) => proxy::run(args),
         Command::Simulate(args) => simulate::run(&args),
     };

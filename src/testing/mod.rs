@@ -7,6 +7,7 @@ mod bed;
 pub mod crash;
 pub mod model;
 mod network;
+pub mod oracle;
 mod recovering;
 pub mod scenarios;
 pub mod simulation;

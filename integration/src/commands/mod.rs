@@ -3,6 +3,7 @@
 pub mod chaos;
 pub mod model;
 pub mod mutants;
+pub mod oracle;
 pub mod proxy;
 pub mod simulate;
 pub mod up;
