@@ -6,7 +6,7 @@ safe, and the exit code only says whether it is of use:
 
   0            done: published now, or by an earlier try. A second run of a published day does nothing
   1            the job or calve failed; the report says if it was visible then     retry: finds out, then the job if need be
-  11           main moved while the job ran                                        retry: the job again, on main as it is
+  11, 12       main moved while the job ran                                        retry: the job again, on main as it is
   13           not allowed, or another run of the same id is at work               retry: later it may have ended
   20           unresolved: the answer was lost, and it may be visible already      retry: finds out, without the job
   137, 143     killed                                                              retry: goes on from what the table shows
@@ -24,7 +24,7 @@ with DAG(
     start_date=pendulum.datetime(2013, 8, 1, tz="UTC"),
     catchup=False,
     # Two repairs of different days are two publications, and calve lets one of them be published at a time: the other
-    # ends with 11, and its retry is done on the new main. One after the other saves the second run of the job.
+    # ends with 12, and its retry is done on the new main. One after the other saves the second run of the job.
     max_active_runs=1,
 ) as dag:
     BashOperator(
@@ -46,7 +46,7 @@ with DAG(
         # Credentials come from the worker's own environment; calve hands it on and adds no secret to it.
         append_env=True,
         cwd="/opt/repairs",
-        # A retry after 1, 11, 13 and 20 is what makes the line whole. They are cheap: only 1 and 11 run the job again.
+        # A retry after 1, 11, 12, 13 and 20 is what makes the line whole. They are cheap: only 1, 11 and 12 run the job again.
         retries=5,
         retry_delay=pendulum.duration(minutes=2),
         retry_exponential_backoff=True,
