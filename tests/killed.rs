@@ -195,6 +195,36 @@ fn fenced_by_recover() {
     place.lake(&["recover", TABLE, "--takeover", "x"]).complains(2, &["--takeover"]);
 }
 
+/// `recover` itself, killed at each step of its fence: while it lives it has claimed what it is at, and afterwards the next
+/// one does what it would have done.
+#[test]
+fn recover_too() {
+    for step in STEPS {
+        let place = shop();
+        place.staged("p", "more.parquet");
+        let line = ["recover", TABLE, "--fence"];
+        let running = place.paused(&line, &format!("fence:{step}"));
+        let claimed = ["left alone", &format!("process {}", running.0.id())];
+        if step == NEVER_SENT {
+            place.lake(&line).ends(0).says(&claimed).says(&["p  OPEN", "live"]);
+        } else {
+            place.lake(&line).ends(0).says(&claimed).says(&["p  CLOSED", "live"]);
+        }
+        let _status = running.kill();
+        let before = place.seen();
+        assert_eq!(place.lake(&["status", TABLE]).ends(0).out.contains("has ended"), step == NEVER_SENT, "{step}");
+        place.lake(&line).ends(0).says(if step == NEVER_SENT {
+            &["p  CLOSED", "closed for good"]
+        } else {
+            &["CLOSED"]
+        });
+        assert_eq!(place.seen() == before, step != NEVER_SENT, "{step}: closed once");
+        place.lake(&line).ends(0).says(&["nothing to recover", "2 publications settled"]);
+        assert_eq!(place.reconciled("p", 14), "closed", "{step}");
+        assert_eq!(place.orders_in_main(), BEFORE, "{step}");
+    }
+}
+
 /// A lease lasts for as long as its process: others are told whose it is, and what to do.
 #[test]
 fn a_lease_ends_with_its_process() {
