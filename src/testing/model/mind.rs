@@ -120,6 +120,10 @@ pub enum Ending {
     Unfinished,
 }
 
+/// What a commit is judged by after its reply: whose, which, the log and the table by then, the reply, and whether the table
+/// was read.
+type Reviewed = (Task, Verb, CommitId, LogId, TableId, u16, bool);
+
 /// The rules, with every table, log and commit that was met, and every answer that was given.
 #[derive(Debug)]
 pub struct Mind {
@@ -135,7 +139,7 @@ pub struct Mind {
     by_text: HashMap<Digest, CommitId>,
     applied: HashMap<(TableId, CommitId), Result<TableId, u16>>,
     plans: HashMap<(u8, Task, LogId, TableId, bool), Plan>,
-    reviews: HashMap<(Task, Verb, CommitId, LogId, TableId, u16, bool), Review>,
+    reviews: HashMap<Reviewed, Review>,
     verdicts: HashMap<(LogId, TableId), Verdict>,
     endings: HashMap<(u8, LogId, TableId), Ending>,
 }

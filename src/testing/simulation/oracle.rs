@@ -124,7 +124,7 @@ impl Oracle {
                 Some(("I4", format!("{id} was told to be closed, and calve had made it visible")))
             }
             Word::Closed | Word::NotVisible | Word::Unknown
-                if first.is_some_and(|first| first <= since) && !(lost && !by_calve) =>
+                if first.is_some_and(|first| first <= since) && (by_calve || !lost) =>
             {
                 Some(("I5", format!("{id} was told not to be published, and had been visible before")))
             }
