@@ -13,6 +13,8 @@
 //!
 //! The judge applies deletes by the words of the Iceberg spec ("Scan Planning") to rows in memory. It shares with calve
 //! the transforms, as any writer does, and the evaluation of a filter on rows, which has its own tests.
+//!
+//! `cargo run --release -p integration -- oracle --cases N --seed S` examines many; `--only NUMBER` prints one.
 
 mod draws;
 mod judge;

@@ -175,7 +175,7 @@ impl Writer<'_> {
         let spec = i32::try_from(draws.below(state.specs.len())).expect("few specs");
         let (wide, by) = (state.wide, state.spec(spec).clone());
         for (place, rows) in grouped(chosen.into_iter().map(|row| (partition(&by, &row, wide), row))) {
-            let file = self.factory.equal(draws, spec, &place, columns.clone(), &rows, wide, sequence_number);
+            let file = self.factory.equal(draws, (spec, &place), columns.clone(), &rows, wide, sequence_number);
             state.files.push(file);
         }
     }

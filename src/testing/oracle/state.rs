@@ -210,8 +210,7 @@ impl Factory {
     pub(super) fn equal(
         &mut self,
         draws: &mut Draws<'_>,
-        spec: i32,
-        partition: &[Option<Literal>],
+        (spec, partition): (i32, &[Option<Literal>]),
         columns: Vec<usize>,
         rows: &[Row],
         wide: bool,
