@@ -26,7 +26,7 @@ pub struct SimulateArgs {
     /// Show every call of the run, for a single seed
     #[arg(long)]
     trace: bool,
-    /// Plant a bug in the catalog, to see it found: main-ignored, refs-ignored or rebases
+    /// Plant a bug in the catalog, to see it found: main-ignored, receipt-lost or rebases
     #[arg(long, value_name = "NAME", value_parser = planted)]
     planted: Option<Planted>,
     /// Show how often what happened

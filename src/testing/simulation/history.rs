@@ -178,6 +178,20 @@ impl History {
         main.is_some_and(|main| self.newest_own_in(id, main).is_some())
     }
 
+    /// Do they see what the receipt names, or the data below it? An earlier state of the same candidate does not count.
+    /// Without a receipt, anything of it does.
+    pub fn shows_receipt(&self, version: usize, id: &PublicationId) -> bool {
+        let newest = self.versions.last().map(|newest| &newest.observed);
+        let Some(receipt) = newest.and_then(|newest| newest.reference(&id.published_ref())) else {
+            return self.visible(version, id);
+        };
+        let is_seal = matches!(self.roles.get(&receipt.snapshot), Some(Role::Seal(..)));
+        let data = self.parents.get(&receipt.snapshot).copied().flatten().filter(|_| is_seal);
+        let main = self.versions.get(version).and_then(|version| version.observed.main());
+        let shown = |snapshot: SnapshotId| snapshot == receipt.snapshot || Some(snapshot) == data;
+        main.is_some_and(|main| self.ancestry(main).any(shown))
+    }
+
     /// The first state in which readers of main saw something of a publication.
     pub fn first_visible(&self, id: &PublicationId) -> Option<usize> {
         (0..self.versions.len()).find(|version| self.visible(*version, id))

@@ -40,21 +40,21 @@ pub use trace::Trace;
 pub enum Planted {
     /// The catalog does not look where main is.
     MainIgnored,
-    /// The catalog does not look at the refs of a publication.
-    RefsIgnored,
+    /// The catalog loses the receipt of each publication.
+    ReceiptLost,
     /// A transport that moves a refused publication onto the newest main, and sends it again.
     Rebases,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 3] = [Planted::MainIgnored, Planted::RefsIgnored, Planted::Rebases];
+    pub const ALL: [Planted; 3] = [Planted::MainIgnored, Planted::ReceiptLost, Planted::Rebases];
 
     /// Its name on a command line.
     pub fn word(self) -> &'static str {
         match self {
             Planted::MainIgnored => "main-ignored",
-            Planted::RefsIgnored => "refs-ignored",
+            Planted::ReceiptLost => "receipt-lost",
             Planted::Rebases => "rebases",
         }
     }

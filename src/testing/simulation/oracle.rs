@@ -105,7 +105,7 @@ impl Oracle {
         let first = history.first_visible(id);
         let key = (table, id.clone());
         let by_calve = self.shown.contains_key(&key);
-        let any = |wanted: bool| (since..=until).any(|version| history.visible(version, id) == wanted);
+        let any = |wanted: bool| (since..=until).any(|version| history.shows_receipt(version, id) == wanted);
         let lost = history.removed.contains_key(id) || !history.expired.is_empty();
         let broken = match word {
             Word::Published(_) | Word::Visible if first.is_none() => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use iceberg::{TableCreation, TableRequirement};
+use iceberg::{TableCreation, TableRequirement, TableUpdate};
 
 use super::Planted;
 use super::dice::Dice;
@@ -114,11 +114,13 @@ impl Server {
     async fn decide(&self, commit: &Commit) -> Reply {
         let Some(planted) = self.planted else { return self.fake.commit(commit).await };
         let mut altered = commit.clone();
-        let about = |requirement: &TableRequirement, start: &str| matches!(requirement, TableRequirement::RefSnapshotIdMatch { r#ref, .. } if r#ref.starts_with(start));
+        let about_main = |requirement: &TableRequirement| {
+            matches!(requirement, TableRequirement::RefSnapshotIdMatch { r#ref, .. } if r#ref == "main")
+        };
         match planted {
-            Planted::MainIgnored => altered.requirements.retain(|requirement| !about(requirement, "main")),
-            Planted::RefsIgnored => altered.requirements.retain(|requirement| {
-                !["audit/", "published/", "closed/"].iter().any(|start| about(requirement, start))
+            Planted::MainIgnored => altered.requirements.retain(|requirement| !about_main(requirement)),
+            Planted::ReceiptLost => altered.updates.retain(|update| {
+                !matches!(update, TableUpdate::SetSnapshotRef { ref_name, .. } if ref_name.starts_with("published/"))
             }),
             Planted::Rebases => {
                 let reply = self.fake.commit(commit).await;
