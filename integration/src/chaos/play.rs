@@ -313,7 +313,7 @@ impl<'a> Player<'a> {
             let ended = self.line("run", id, &line).await?;
             match ended.code {
                 Some(0) => return Ok(()),
-                Some(11) if self.played.plan.anew && conflicts < ATTEMPTS => {
+                Some(11 | 12) if self.played.plan.anew && conflicts < ATTEMPTS => {
                     conflicts += 1;
                     self.played.counts.conflicts += 1;
                 }
