@@ -1,5 +1,7 @@
 //! What the one did against what the other did, under every transform.
 
+use std::slice::from_ref;
+
 use iceberg::spec::{Datum, Literal, Transform};
 
 use super::kit::*;
@@ -13,10 +15,10 @@ fn others(inside: &Place, outside: &Place, global: &Place) -> Vec<(&'static str,
         ("nothing", change(&[], &[])),
         ("append in", change(&[data("m", inside, 5)], &[])),
         ("append out", change(&[data("m", outside, 5)], &[])),
-        ("replace in", change(&[data("m", inside, 5)], &[f.clone()])),
-        ("replace out", change(&[data("m", outside, 5)], &[h.clone()])),
-        ("delete in", change(&[], &[f.clone()])),
-        ("delete out", change(&[], &[h.clone()])),
+        ("replace in", change(&[data("m", inside, 5)], from_ref(&f))),
+        ("replace out", change(&[data("m", outside, 5)], from_ref(&h))),
+        ("delete in", change(&[], from_ref(&f))),
+        ("delete out", change(&[], from_ref(&h))),
         ("compact in", change(&[data("m", inside, 1)], &[f, g])),
         ("compact out", change(&[data("m", outside, 1)], &[h, i])),
         ("positions in", change(&[positions("m", inside, Some("f"))], &[])),
@@ -34,7 +36,7 @@ fn others(inside: &Place, outside: &Place, global: &Place) -> Vec<(&'static str,
 fn candidates(inside: &Place, global: &Place) -> Vec<(&'static str, u8, Change)> {
     let (f, new) = (data("f", inside, 1), data("c", inside, 5));
     vec![
-        ("append", 2, change(&[new.clone()], &[])),
+        ("append", 2, change(from_ref(&new), &[])),
         ("replace", 2, change(&[new], &[f])),
         ("positions", 2, change(&[positions("d", inside, Some("f"))], &[])),
         ("vector", 3, change(&[vector("d", inside, "f")], &[])),
@@ -66,8 +68,11 @@ const EXPECTED: [(&str, [&str; 6]); 17] = [
 /// Days since 1970 of 9 August 2013.
 const NINTH: i32 = 15_926;
 
+/// Column, transform, scope, the partition that the scope is in, and one that it is not in.
+type Layout = (&'static str, Transform, &'static str, Option<Literal>, Option<Literal>);
+
 /// Each transform with a scope, the partition that the scope is in, and one that it is not in.
-fn layouts() -> Vec<(&'static str, Transform, &'static str, Option<Literal>, Option<Literal>)> {
+fn layouts() -> Vec<Layout> {
     let int = |value| Some(Literal::int(value));
     let text = |value: &str| Some(Literal::string(value));
     let hour = NINTH * 24;
@@ -129,7 +134,7 @@ fn without_partitions_bounds_decide() {
     let table = (0, vec![]);
     let days = |path: &str, first, last| bounded(path, &table, 1, Datum::date(first), Datum::date(last));
     let (f, h) = (days("f", NINTH, NINTH), days("h", NINTH + 1, NINTH + 1));
-    let candidate = change(&[data("c", &table, 5)], &[f.clone()]);
+    let candidate = change(&[data("c", &table, 5)], from_ref(&f));
     let asked = |delta| {
         let mut asked = Asked::new("day = '2013-08-09'", &specs, candidate.clone(), delta);
         asked.aimed_at = vec![f.clone(), h.clone()];
@@ -139,8 +144,8 @@ fn without_partitions_bounds_decide() {
     assert_eq!(asked(change(&[days("m", NINTH, NINTH)], &[])), "K2");
     assert_eq!(asked(change(&[days("m", NINTH - 1, NINTH + 1)], &[])), "K2?");
     assert_eq!(asked(change(&[data("m", &table, 5)], &[])), "K2?");
-    assert_eq!(asked(change(&[], &[h.clone()])), "-");
-    assert_eq!(asked(change(&[], &[f.clone()])), "K3");
+    assert_eq!(asked(change(&[], from_ref(&h))), "-");
+    assert_eq!(asked(change(&[], from_ref(&f))), "K3");
     assert_eq!(asked(change(&[positions("m", &table, Some("h"))], &[])), "-");
     assert_eq!(asked(change(&[positions("m", &table, Some("f"))], &[])), "K3");
     assert_eq!(asked(change(&[positions("m", &table, Some("x"))], &[])), "K2?");

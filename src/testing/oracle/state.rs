@@ -207,6 +207,7 @@ impl Factory {
     }
 
     /// Equality deletes of one partition, or of all where the spec has none. `rows` are those that the keys are taken from.
+    #[allow(clippy::too_many_arguments, reason = "each is one part of what the file says")]
     pub(super) fn equal(
         &mut self,
         draws: &mut Draws<'_>,

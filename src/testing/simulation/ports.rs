@@ -114,9 +114,7 @@ impl Server {
     async fn decide(&self, commit: &Commit) -> Reply {
         let Some(planted) = self.planted else { return self.fake.commit(commit).await };
         let mut altered = commit.clone();
-        let about_main = |requirement: &TableRequirement| {
-            matches!(requirement, TableRequirement::RefSnapshotIdMatch { r#ref, .. } if r#ref == "main")
-        };
+        let about_main = |requirement: &TableRequirement| matches!(requirement, TableRequirement::RefSnapshotIdMatch { r#ref, .. } if r#ref == "main");
         match planted {
             Planted::MainIgnored => altered.requirements.retain(|requirement| !about_main(requirement)),
             Planted::ReceiptLost => altered.updates.retain(|update| {
