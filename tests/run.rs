@@ -208,7 +208,7 @@ fn main_moves_while_the_job_runs() {
                if [ ! -e once ]; then touch once\n\
                \"$CALVE\" begin $CALVE_TABLE other >&2; \"$CALVE\" stage $CALVE_TABLE other others.parquet --append >&2\n\
                \"$CALVE\" validate $CALVE_TABLE other >&2; \"$CALVE\" publish $CALVE_TABLE other >&2; fi");
-    let report = place.again().ends(11).json();
+    let report = place.again().ends(12).json();
     assert_eq!(report["steps"][3]["outcome"], "conflict", "{report}");
     assert_eq!(place.orders_in_main(), [1, 2, 3, 4, 5, 8]);
     let report = place.again().ends(0).json();

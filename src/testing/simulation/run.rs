@@ -18,6 +18,9 @@ use crate::ids::{PublicationId, SnapshotId};
 use crate::publish::reconcile::State;
 use crate::report::ReconcileReport;
 
+/// By then no lease is live any more: it lasts a day, and this journal tells no times, for which there is a day's margin.
+const LEASE_IS_OVER: i64 = 49 * 3_600_000;
+
 /// What came of one simulation.
 #[derive(Debug)]
 pub struct Simulated {
@@ -216,7 +219,7 @@ impl Simulation {
             _ => self.dice.percent(5),
         };
         if ending.code == 13 && self.dice.percent(70) {
-            self.world.clock.advance_ms(25 * 3_600_000);
+            self.world.clock.advance_ms(LEASE_IS_OVER);
         }
         let operator = &mut self.operators[number];
         if again && operator.tries < 3 {
@@ -254,9 +257,9 @@ impl Simulation {
         }
         self.add(name, what);
         self.count("crash");
-        // Its lease ends a day later.
+        // Its lease ends by itself.
         if self.dice.percent(60) {
-            self.world.clock.advance_ms(25 * 3_600_000);
+            self.world.clock.advance_ms(LEASE_IS_OVER);
         }
     }
 
@@ -272,7 +275,7 @@ impl Simulation {
     async fn calm(&mut self) {
         self.world.board.lock().calm = true;
         self.add("", "from here on nothing goes wrong");
-        self.world.clock.advance_ms(26 * 3_600_000);
+        self.world.clock.advance_ms(LEASE_IS_OVER);
         while self.world.faults.held() > 0 && self.dice.percent(50) {
             self.deliver().await;
         }

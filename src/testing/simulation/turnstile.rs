@@ -3,49 +3,70 @@
 //! A process is a future that nobody else polls. What it does between two calls (reading files, checking rows) may use
 //! other threads; it has come to rest when it stands at a turnstile again, so that no order of threads is ever seen.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
+/// Those of one process who want to make a call. There may be two: a lease is renewed in the middle of other work, which
+/// is not polled meanwhile, and may have been let through already.
 #[derive(Debug, Default)]
-enum Turn {
-    /// It works, or has not started.
-    #[default]
-    Working,
-    /// It wants to make a call.
-    Waiting,
-    /// It may make it.
-    Granted,
+struct Calls {
+    last: u64,
+    waiting: VecDeque<u64>,
+    granted: BTreeSet<u64>,
 }
 
 /// Where one process waits for its turn.
 #[derive(Debug, Default)]
-pub(super) struct Turnstile(Mutex<Turn>);
+pub(super) struct Turnstile(Mutex<Calls>);
 
 impl Turnstile {
-    fn lock(&self) -> MutexGuard<'_, Turn> {
+    fn lock(&self) -> MutexGuard<'_, Calls> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Waits for the turn to make a call.
     pub async fn pass(&self) {
-        *self.lock() = Turn::Waiting;
-        std::future::poll_fn(|_| {
-            let mut turn = self.lock();
-            match *turn {
-                Turn::Granted => {
-                    *turn = Turn::Working;
-                    Poll::Ready(())
-                }
-                Turn::Working | Turn::Waiting => Poll::Pending,
-            }
+        let number = {
+            let mut calls = self.lock();
+            calls.last = calls.last.wrapping_add(1);
+            let number = calls.last;
+            calls.waiting.push_back(number);
+            number
+        };
+        // Who gives up no longer waits.
+        let call = Call { turnstile: self, number };
+        std::future::poll_fn(|_| match self.lock().granted.contains(&call.number) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         })
         .await;
     }
 
+    /// Lets through whoever has waited longest.
+    fn grant(&self) {
+        let mut calls = self.lock();
+        let first = calls.waiting.pop_front();
+        calls.granted.extend(first);
+    }
+
     fn is_waiting(&self) -> bool {
-        matches!(*self.lock(), Turn::Waiting)
+        !self.lock().waiting.is_empty()
+    }
+}
+
+struct Call<'a> {
+    turnstile: &'a Turnstile,
+    number: u64,
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        let mut calls = self.turnstile.lock();
+        calls.waiting.retain(|number| *number != self.number);
+        let _granted = calls.granted.remove(&self.number);
     }
 }
 
@@ -78,7 +99,7 @@ impl<T> Process<T> {
 
     /// Lets it make the call that it waits for, and runs it until it wants to make the next.
     pub async fn turn(&mut self) -> Stop<T> {
-        *self.turnstile.lock() = Turn::Granted;
+        self.turnstile.grant();
         std::future::poll_fn(|context| match self.work.as_mut().poll(context) {
             Poll::Ready(ended) => Poll::Ready(Stop::Ended(ended)),
             // Pending without a wish means that it waits for its own threads, which wake it.
@@ -106,5 +127,28 @@ mod tests {
         assert!(matches!(process.turn().await, Stop::Waiting));
         assert!(matches!(process.turn().await, Stop::Waiting));
         assert!(matches!(process.turn().await, Stop::Ended(7)));
+    }
+
+    /// What is renewed beside the work makes its calls while the work stands at one of its own.
+    #[tokio::test]
+    async fn two_of_one_process_both_get_through() {
+        let turnstile = Arc::new(Turnstile::default());
+        let (work, beside) = (turnstile.clone(), turnstile.clone());
+        let mut process = Process::new(turnstile, async move {
+            let mut work = Box::pin(async {
+                work.pass().await;
+                work.pass().await;
+                7
+            });
+            let first = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+            assert!(first.is_pending());
+            beside.pass().await;
+            work.await
+        });
+        let mut turns = 1;
+        while !matches!(process.turn().await, Stop::Ended(7)) {
+            turns += 1;
+        }
+        assert_eq!(turns, 4);
     }
 }
