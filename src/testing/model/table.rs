@@ -19,7 +19,7 @@ pub struct NotApplied {
 
 /// The table after this commit, all of it or nothing. Source: Iceberg REST specification, `updateTable`.
 ///
-/// Sequence numbers are given in order, whichever the commit's snapshots carry: see [`is_stale`].
+/// Sequence numbers are given in order, whichever the commit's snapshots carry: see `is_stale`.
 ///
 /// # Errors
 /// The first requirement that does not hold.
