@@ -204,9 +204,11 @@ pub fn of_reading(mind: &mut Mind, world: &World, who: usize, broken: &mut Vec<B
     }
 }
 
-/// Does a journal deny a request that is on its way?
+/// Does a journal deny a request that is on its way? One for an older seal can come to nothing: it requires the branch there.
 pub fn of_flight(mind: &mut Mind, world: &World, who: usize, broken: &mut Vec<Broken>) {
-    let flies = world.flight.iter().flatten().any(|commit| moves_main_to(&mind.commit(*commit)).is_some());
+    let head = mind.table(world.table).observed.reference(&id().audit_ref()).map(|audit| audit.snapshot);
+    let mut flying = world.flight.iter().flatten().filter_map(|commit| moves_main_to(&mind.commit(*commit)));
+    let flies = flying.any(|seal| Some(seal) == head);
     if flies && mind.verdict(world.logs[World::journal(mind, who)], world.table).never_sent {
         let reason = "the verdict is that no request was ever sent, and one is on its way".to_owned();
         broken.push((Invariant::I10, reason));

@@ -1,6 +1,9 @@
 //! Engines and operators that move, write or remove what is calve's.
 
+use std::sync::Arc;
+
 use super::{published, with_history};
+use crate::journal::memory::MemoryJournal;
 use crate::publish::PublishOutcome;
 use crate::publish::outcome::{EXIT_DONE, EXIT_ESCALATE, EXIT_UNRESOLVED, Via};
 use crate::publish::reconcile::{State, Visibility};
@@ -78,8 +81,8 @@ pub async fn s34_bypassed_before_the_fence(bed: Bed) {
     assert_eq!(bed.ids().await, [1, 2, 3, 4]);
 }
 
-/// 33, of a candidate that was closed: the fence alone is deleted by maintenance. No late request gets through, and the
-/// verdict is consumed, never a guess; the tombstone alone, and it stays closed.
+/// 33, of a candidate that was closed: the fence alone or the tombstone alone is deleted by maintenance. No late request
+/// gets through. The journal saw it closed; without it, and without older metadata, what the fence stood for is lost.
 pub async fn s33_fence_deleted(bed: Bed) {
     let (calve, _base) = with_history(&bed).await;
     for (id, fence) in [("p", true), ("q", false)] {
@@ -91,9 +94,17 @@ pub async fn s33_fence_deleted(bed: Bed) {
         bed.engine().remove_ref(if fence { id.closed_ref() } else { id.audit_ref() }).await;
         assert_eq!(bed.release().await, 409, "{id}");
         let found = bed.reconcile(&calve, &id.to_string()).await;
-        let expected = if fence { State::Consumed } else { State::Closed };
-        assert_eq!(found.finding.state, expected, "{id}");
-        assert_eq!(bed.publish(&calve, &id.to_string()).await.exit_code(), if fence { EXIT_ESCALATE } else { 13 });
+        assert_eq!(found.finding.state, State::Closed, "{id}");
+        assert_eq!(bed.publish(&calve, &id.to_string()).await.exit_code(), 13);
         assert_eq!(bed.ids().await, [1, 2, 3], "{id}");
     }
+    let table = bed.catalog.load(&bed.table).await.expect("the table");
+    for entry in table.metadata.metadata_log() {
+        table.file_io.delete(&entry.metadata_file).await.expect("deleted");
+    }
+    let stranger = bed.coordinator_with("bob", Arc::new(MemoryJournal::new()));
+    for (id, state) in [("p", State::Consumed), ("q", State::Closed)] {
+        assert_eq!(bed.reconcile(&stranger, id).await.finding.state, state, "{id}");
+    }
+    assert_eq!(bed.publish(&stranger, "p").await.exit_code(), EXIT_ESCALATE);
 }
