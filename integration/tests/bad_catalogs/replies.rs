@@ -234,9 +234,10 @@ fn loads_from_a_cache_make_nothing_final() {
         world.publish("q").ends(0);
         assert!(world.is_published("q"));
         let ran = world.run(&["reconcile", &world.table, "q", "--json"]);
-        assert!([0, 20].contains(&ran.code), "an accepted publication is not taken back: {ran:?}");
+        // A table that is older than what the journal saw of it is for a person to look at.
+        assert!([0, 20, 21].contains(&ran.code), "an accepted publication is not taken back: {ran:?}");
         let ran = world.publish("q");
-        assert!([0, 20].contains(&ran.code), "{ran:?}");
+        assert!([0, 20, 21].contains(&ran.code), "{ran:?}");
         ends_well(&world, "q");
 
         // Loads from before the seal.
