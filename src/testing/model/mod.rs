@@ -1,7 +1,7 @@
 //! Every state that two coordinators, a bad network and other writers can bring one candidate to, within bounds.
 //!
 //! ```console
-//! $ cargo run --release -p integration -- model            # all of it: the figures below
+//! $ cargo run --release -p integration -- model            # all of it
 //! $ cargo run --release -p integration -- model --list     # configurations and mutants
 //! $ cargo run --release -p integration -- model --mutant publish-without-tombstone   # one bug, with the way to it
 //! ```
