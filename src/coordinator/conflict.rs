@@ -16,7 +16,7 @@ impl Coordinator {
     /// What it means for the candidate below `head` that main is not at its base. `None`: main is.
     ///
     /// # Errors
-    /// Manifests cannot be read.
+    /// Manifests cannot be read, or the schema that it was begun under is gone: what changed is not known then.
     pub(super) async fn moved_base(
         &self,
         session: &Session,
@@ -33,7 +33,7 @@ impl Coordinator {
         let reads = reads(session, &opened, data);
         let moved = load_moved(table, Some(opened.marker), main, &opened.scope, &reads, &change).await?;
         tracing::debug!("manifests of {} to {}: {:?}", super::shown(opened.base), super::shown(main), moved.effort);
-        let (before, after) = frames(session, &opened, head);
+        let (before, after) = frames(session, &opened, head)?;
         let mut verdict = classify(&Facts {
             before: &before,
             after: &after,
@@ -114,24 +114,26 @@ fn reads(session: &Session, opened: &Opened, data: SnapshotId) -> Reads {
 }
 
 /// The table's shape as the candidate was begun, and as it is.
-fn frames(session: &Session, opened: &Opened, head: SnapshotId) -> (Frame, Frame) {
+fn frames(session: &Session, opened: &Opened, head: SnapshotId) -> Result<(Frame, Frame), Error> {
     let metadata = &session.table.metadata;
     let observed = &session.observed;
-    let current = metadata.current_schema();
     let marker = observed.snapshots.get(&opened.marker);
     let schema = marker.and_then(|marker| marker.schema_id).and_then(|id| metadata.schema_by_id(id));
+    let schema = schema.ok_or_else(|| {
+        Error::Failed(format!("the schema that {} was begun under is not in the table any more", session.id()))
+    })?;
     let now = Frame {
         uuid: observed.uuid,
         format_version: Some(observed.format_version),
-        schema: current.clone(),
+        schema: metadata.current_schema().clone(),
         default_spec_id: Some(observed.default_spec_id),
     };
     let then = Frame {
         uuid: session.intent.table.unwrap_or(observed.uuid),
         // Only version 1 has snapshots without a sequence number; no metadata records when a later one came.
         format_version: marker.filter(|marker| marker.sequence_number == 0).map(|_| 1),
-        schema: schema.unwrap_or(current).clone(),
+        schema: schema.clone(),
         default_spec_id: session.intent.seal(head).map(|seal| seal.spec_id),
     };
-    (then, now)
+    Ok((then, now))
 }

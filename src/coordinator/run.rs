@@ -348,6 +348,7 @@ impl Coordinator {
             let mut work = job.run(candidate, self.holder);
             loop {
                 tokio::select! {
+                    biased;
                     end = &mut work => break end,
                     () = self.clock.sleep(third) => {
                         lost = self.take_lease(session, duration).await.err().map(|error| error.to_string());

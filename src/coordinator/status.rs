@@ -42,13 +42,14 @@ impl Coordinator {
                 Opened::Here(mut session) => {
                     let mut publication = self.publication_status(&mut session).await?;
                     // Of one publication; to look into every one would read the manifests of all.
-                    publication.conflict = self.conflict_of(&session, &publication.finding, &mut Vec::new()).await;
+                    let mut unread = Vec::new();
+                    publication.conflict = self.conflict_of(&session, &publication.finding, &mut unread).await;
                     if publication.finding.state == State::Unknown {
                         return Err(Error::Usage(format!(
                             "nothing is known of {id} on {name}: `calve status {name}` lists its publications"
                         )));
                     }
-                    header(&session.table, vec![publication])
+                    TableStatus { error: unread.pop(), ..header(&session.table, vec![publication]) }
                 }
                 Opened::Lost(finding) => {
                     let next = next_commands(name, &finding);

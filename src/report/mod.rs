@@ -262,7 +262,7 @@ pub struct TableStatus {
     pub updated: Option<DateTime<Utc>>,
     /// One each, newest first.
     pub publications: Vec<PublicationStatus>,
-    /// Why the table cannot be read, if it cannot.
+    /// Why the table, or what was to be looked up of its one publication, cannot be read, if it cannot.
     pub error: Option<String>,
 }
 

@@ -276,7 +276,7 @@ impl Text for StatusReport {
 
 impl TableStatus {
     fn write(&self, page: &mut Page) {
-        if let Some(error) = &self.error {
+        if let Some(error) = self.error.as_ref().filter(|_| self.publications.is_empty()) {
             page.line(format!("{}  CANNOT BE READ  {error}", self.table));
             return;
         }
@@ -291,6 +291,7 @@ impl TableStatus {
         for publication in &self.publications {
             publication.write(page);
         }
+        page.warnings(self.error.as_slice());
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use calve::catalog::faults::Fault;
 use calve::catalog::unreachable::Unreachable;
 use calve::clock::Clock;
-use calve::coordinator::{Coordinator, RecoverRequest, StageMode, Step, StepHook};
+use calve::coordinator::{Coordinator, RecoverRequest, StageMode, Step};
 use calve::ids::Owner;
 use calve::journal::lease::{self, Keeper, Taken};
 use calve::journal::log::Log;
@@ -15,41 +14,10 @@ use calve::publish::reconcile::State;
 use calve::publish::recover::{Left, Stands};
 use calve::publish::rerun::RunStep;
 use calve::report::{LeaseStanding, RecoverDid, RecoverItem, RecoverReport, Report};
+use calve::testing::crash::{STEPS, crash};
 use calve::testing::{Bed, KINDS, Kind};
-use tokio::sync::Notify;
 
 use crate::support::{history, log_key, log_of, refs, unavailable};
-
-/// Stops for ever at one step of one verb, and says when it is there.
-#[derive(Debug)]
-struct CrashAt {
-    verb: Verb,
-    step: Step,
-    there: Notify,
-}
-
-#[async_trait]
-impl StepHook for CrashAt {
-    async fn reached(&self, verb: Verb, step: Step) {
-        if (verb, step) == (self.verb, self.step) {
-            self.there.notify_one();
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-const STEPS: [Step; 4] = [Step::Intended, Step::Answered, Step::Recorded, Step::Decided];
-
-/// Runs a use case until it reaches the step, and drops it there as a killed process would be.
-async fn crash<T>(bed: &Bed, verb: Verb, step: Step, run: impl AsyncFnOnce(Coordinator) -> T) {
-    let hook = Arc::new(CrashAt { verb, step, there: Notify::new() });
-    let doomed = bed.coordinator("ann").with_steps(hook.clone());
-    tokio::select! {
-        biased;
-        _ = run(doomed) => panic!("{verb:?} went past {step:?}"),
-        () = hook.there.notified() => {}
-    }
-}
 
 const PLAIN: RecoverRequest = RecoverRequest { table: None, fence: false, takeover: None, dry_run: false };
 const FENCE: RecoverRequest = RecoverRequest { fence: true, ..PLAIN };

@@ -1,4 +1,4 @@
-//! Explores every state of the protocol's model, and says whether an invariant was broken.
+//! Explores the states of the protocol's model, each configuration up to a limit, and says whether an invariant was broken.
 //!
 //! The last line is `states=<n> invariants=<n> violations=<n> mutants=<caught>/<all>`; the exit code is 1 where an
 //! invariant was broken or a mutant was not caught.
@@ -11,7 +11,7 @@ use std::time::Instant;
 use calve::testing::model::{CONFIGS, Config, Explored, Found, INVARIANTS, Mutant, Rules, explore, mutants};
 use integration::{HarnessError, Result};
 
-/// Explores every state of the protocol's model; takes a minute or two.
+/// Explores the states of the protocol's model, each configuration up to a limit; takes some minutes.
 #[derive(Debug, clap::Args)]
 pub struct ModelArgs {
     /// Show the configurations and mutants and do nothing

@@ -322,7 +322,13 @@ impl Table<'_> {
         let left = self.facts.leases_left.iter().map(|(id, owner)| {
             let what = format!("{owner} worked on {id} and left its lease behind");
             let why = "the job was killed, or its machine went down; the lease is over and keeps nobody out";
-            self.advice(Severity::Note, "lease-left", what, why, Some(self.command("reconcile", id, "")))
+            self.advice(
+                Severity::Note,
+                "lease-left",
+                what,
+                why,
+                Some(format!("calve recover {}", shell(&self.facts.table.to_string()))),
+            )
         });
         left.collect()
     }

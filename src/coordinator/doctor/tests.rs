@@ -174,7 +174,7 @@ fn each_rule() {
         (
             |f| f.leases_left = vec![("b".parse().unwrap(), Owner("bob".to_owned()))],
             &[(Note, "lease-left")],
-            &["bob worked on b", "calve reconcile shop.orders b"],
+            &["bob worked on b", "calve recover shop.orders"],
         ),
         (|f| f.location = "s3://63a8e430--table-s3/x".to_owned(), &[(Note, "s3-tables")], &["S3 Tables"]),
         (

@@ -1,4 +1,5 @@
-//! Every state that two coordinators, a bad network and other writers can bring one candidate to, within bounds.
+//! The states that two coordinators, a bad network and other writers can bring one candidate to, breadth first: every one
+//! within a configuration's bounds, or the first so many (`--limit`), as its line says.
 //!
 //! ```console
 //! $ cargo run --release -p integration -- model            # all of it
