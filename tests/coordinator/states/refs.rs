@@ -131,3 +131,21 @@ async fn the_schema_moves_under_a_seal() {
         assert_eq!(bed.ids().await, [1, 2, 3, 4]);
     }
 }
+
+/// The schema that a candidate was begun under was removed from the metadata: what became of its columns is not known,
+/// and what is not known is a conflict.
+#[tokio::test]
+async fn the_schema_of_a_moved_base_is_gone() {
+    let (bed, calve, _) = history(Kind::Fake).await;
+    bed.sealed(&calve, "p", 9, &[(9, 4, 40)]).await;
+    bed.engine().add_column("note").await;
+    bed.engine().append("main", &[(10, 7, 70)]).await.expect("appended");
+    assert_eq!(bed.publish(&calve, "p").await.exit_code(), 12, "elsewhere, and a column that is optional");
+    bed.engine().update(vec![iceberg::TableUpdate::RemoveSchemas { schema_ids: vec![0] }]).await;
+    let report = bed.publish(&calve, "p").await;
+    assert_eq!(report.exit_code(), 11, "{:?}", report.outcome);
+    assert!(report.warnings.iter().any(|warning| warning.contains("schema that p was begun under")), "{report:?}");
+    let status = calve.status(Some(&bed.table), Some(&bed.id("p"))).await.expect("status");
+    assert!(status.tables[0].error.as_ref().is_some_and(|error| error.contains("begun under")), "{status:?}");
+    assert_eq!(status.tables[0].publications.len(), 1);
+}
