@@ -140,7 +140,10 @@ async fn partitions_of_the_candidate_are_read_too() {
     // Main goes another way from the base.
     table.head = Some(base);
     let main = table.commit(&[file("y", 6)], &["b"]).await;
-    let moved = table.moved(base, main, "day = 4", &change).await;
+    assert_eq!(paths(&table.moved(base, main, "day = 4", &change).await.delta.removed), ["b"]);
+    // Nothing but the partition of `b`, the last of its manifest, asks for that manifest.
+    let change = Change { added: Vec::new(), ..change };
+    let moved = table.moved(base, main, "day = 9", &change).await;
     assert_eq!(paths(&moved.delta.removed), ["b"]);
 }
 
