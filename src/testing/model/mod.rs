@@ -44,6 +44,25 @@
 //! rebase. Not modelled: leases (so more can happen here than there), `run`'s RESTART and other candidates of the same name, idempotency
 //! keys, a table that cannot be read for a while, two of our refs deleted, more than one candidate.
 //!
+//! **Counts** of the whole command, a release build on two cores in under two minutes. Where a configuration ends at its limit,
+//! what is left out takes more steps than anything that was seen.
+//!
+//! | configuration | states | steps | tables | logs |
+//! |---|---|---|---|---|
+//! | `network` | first 1,500,001 | 2,494,112 | 6 | 33,123 |
+//! | `main` | first 1,500,001 | 2,721,432 | 91 | 6,302 |
+//! | `refs` | first 1,500,002 | 2,929,771 | 251 | 7,782 |
+//! | `others` | first 1,500,001 | 2,584,788 | 301 | 30,699 |
+//! | `lost-journal` | first 1,500,004 | 3,075,748 | 20 | 18,377 |
+//! | `lost-statements` | first 1,500,001 | 3,605,971 | 20 | 56,626 |
+//! | `two-journals` | all 402,949 | 841,719 | 119 | 2,696 |
+//! | `life` | first 1,500,002 | 2,761,130 | 253 | 67,091 |
+//! | `first` | first 1,500,001 | 2,656,291 | 631 | 108,760 |
+//! | `seals` | first 1,500,006 | 2,410,958 | 1,558 | 150,381 |
+//! | `version-1` | first 1,500,003 | 2,547,658 | 675 | 107,189 |
+//!
+//! `states=15402971 invariants=11 violations=0 mutants=21/21`
+//!
 //! **Mutants**: [`mutants`] puts something wrong in the place of one rule; each has to be caught by the invariant that the
 //! rule guards, and the real rules by none in the same configuration.
 
